@@ -1,0 +1,47 @@
+# `make` alone lists what there is. Every target sets up what it needs.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-sglang lint type format bench docs clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+install: $(STAMP) ## virtual environment with everything the demo and the tests need
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,dev]'
+	@touch $@
+
+demo: $(STAMP) ## the whole job on the embedded server, in the TUI (HEADLESS=1: without; so too without a terminal)
+	$(BIN)/eagle3 demo $(if $(HEADLESS),--headless)
+
+test: $(STAMP) ## all tests but the real-SGLang tier (under 5 minutes on 2 cores)
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests --ignore=tests/sglang --ignore=tests/benchmarks
+
+test-sglang: $(STAMP) ## the same job against the real SGLang on the CPU; builds its own environment (.venv-sglang)
+	$(BIN)/python -m tests.sglang.environment
+	$(BIN)/python -m pytest tests/sglang
+
+lint: $(STAMP) ## ruff: style, and who may import whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+type: $(STAMP) ## mypy --strict
+	$(BIN)/mypy
+
+format: $(STAMP) ## put the code into the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## benchmarks, as ratios against a baseline of the same run
+	$(BIN)/python -m tests.benchmarks
+
+docs: $(STAMP) ## docs pages that are made from the code
+	$(BIN)/eagle3 schema --markdown > docs/contracts.md
+
+clean: ## remove environments and caches
+	rm -rf $(VENV) .venv-sglang .mypy_cache .ruff_cache build *.egg-info
