@@ -1,0 +1,151 @@
+"""The one status object: what ``eagle3 status --json``, the control socket and the TUI show.
+
+``None`` means unknown and is shown as ``-``; it is never turned into a 0. Made by `contracts.report.build_status`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import msgspec
+
+from contracts.exit_codes import ExitCode
+from contracts.records import GpuReading, HostSample, ServerReading, Severity
+
+STATUS_SCHEMA: Final = 1
+
+
+class RunState(enum.StrEnum):
+    """What the run as a whole is doing."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+    """No daemon, and work is left."""
+    FINISHED = "finished"
+    STALLED = "stalled"
+    """A daemon is there, requests are open, and nothing has come back for too long."""
+    WATCHING = "watching"
+    """A folder of other tools, read only: nobody knows what is still to come."""
+
+
+class DatasetStage(enum.StrEnum):
+    """What one data set is doing."""
+
+    PRETOKENIZED = "pretokenized"
+    """Nothing to generate."""
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+    """Target reached, or every prompt has its response or its final refusal."""
+    HALTED = "halted"
+    """Stopped by contract drift until a person retries."""
+    WATCHING = "watching"
+
+
+class DaemonStatus(msgspec.Struct, kw_only=True):
+    """The daemon, as far as this reader can tell."""
+
+    alive: bool | None
+    """None where nobody can tell (a foreign folder)."""
+    pid: int | None = None
+    since: float | None = None
+    heartbeat_age_s: float | None = None
+
+
+class DatasetStatus(msgspec.Struct, kw_only=True):
+    """One data set; `RunStatus.totals` is the same over all of them."""
+
+    name: str
+    stage: DatasetStage | None
+    prompts: int | None
+    """Usable prompts; None when there is no prompt file."""
+    refused: int
+    """Lines of the prompt file that cannot be used."""
+    done: int
+    """Distinct samples with an accepted response."""
+    failed: int
+    """Samples whose last attempt failed and that have no response; quarantined ones included."""
+    quarantined: int
+    in_flight: int | None
+    waiting_retry: int | None
+    unreadable: int
+    """Lines of the journals that fit no known shape."""
+    unknown_counts: int
+    """Responses that state no token count: in ``done``, not in any token sum."""
+    duplicates: int
+    """Further lines for a sample that already has its response: not counted."""
+    incomplete: int
+    """Saved stream pieces and unfinished answers without an end: not in ``done``."""
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    """Sum over responses with a known count; None when there are responses and none states a count."""
+    avg_completion_tokens: float | None
+    target_tokens: int | None
+    overrun_tokens: int | None
+    """Completion tokens beyond the target, once it is reached."""
+    tokens_per_s: float | None
+    """Over the last minute."""
+    tokens_per_s_run: float | None
+    """Over the time in which the run was running since the daemon's start."""
+    eta_s: float | None
+    length_pct: float | None
+    """Share of responses that ended by length."""
+    truncated: int
+    finish_reasons: dict[str, int] = {}
+
+
+class AlertStatus(msgspec.Struct, kw_only=True):
+    """Something a person should know now; gone when its cause is."""
+
+    code: str
+    severity: Severity
+    message: str
+    since: float | None
+    dataset: str | None = None
+    advice: str | None = None
+
+
+class UnreadableLine(msgspec.Struct, kw_only=True):
+    """Where a line is that fits no known shape, and why."""
+
+    file: str
+    offset: int
+    line: int | None
+    why: str
+
+
+class RunStatus(msgspec.Struct, kw_only=True):
+    """The whole status."""
+
+    schema: int = STATUS_SCHEMA
+    run: str
+    path: str
+    state: RunState
+    reason: str | None
+    """Why it is in that state, where there is more to say than the word."""
+    at: float
+    daemon: DaemonStatus
+    concurrency: int | None
+    elapsed_s: float | None
+    totals: DatasetStatus
+    datasets: list[DatasetStatus]
+    gpus: list[GpuReading] | None
+    """None: no telemetry; an empty list: none there."""
+    gpu_state: str | None
+    servers: list[ServerReading]
+    host: HostSample | None
+    alerts: list[AlertStatus]
+    unreadable: list[UnreadableLine]
+    """The first of them; the counts above hold all."""
+
+
+def exit_code(status: RunStatus) -> ExitCode:
+    """Return what ``eagle3 status`` exits with for this status."""
+    if status.state is RunState.STALLED or any(a.severity is Severity.CRITICAL for a in status.alerts):
+        return ExitCode.CRITICAL
+    if status.state is RunState.STOPPED:
+        return ExitCode.STOPPED
+    return ExitCode.OK
