@@ -83,6 +83,8 @@ class Response(msgspec.Struct, kw_only=True, omit_defaults=True):
     completion_tokens: Count
     finish_reason: str
     output_ids: TokenIds
+    think_end: bool | None = None
+    """Whether the configured ``think_end_token`` is among the output ids; None when none is configured."""
     finished_at: float
     started_at: float
     rid: str
@@ -93,8 +95,6 @@ class Response(msgspec.Struct, kw_only=True, omit_defaults=True):
     cached_tokens: Count | None = None
     e2e_latency_s: float | None = None
     """The server's own measure, request received to answer."""
-    think_end: bool | None = None
-    """Whether the configured ``think_end_token`` is among the output ids; None when none is configured."""
     schema: int = msgspec.field(default_factory=_schema)
 
 

@@ -1,0 +1,1 @@
+"""Append-only JSONL journals: appending, tailing, repairing."""

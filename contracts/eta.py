@@ -1,0 +1,53 @@
+"""Remaining work and time, as pure functions. Unknown is None; finished is 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is known of one data set's work."""
+
+    prompts: int | None
+    settled: int
+    """Prompts with a response, or with a final failure."""
+    completion_tokens: int | None
+    known: int
+    """Responses that state a count."""
+    target_tokens: int | None
+
+
+def is_finished(work: Work) -> bool:
+    """Whether nothing is left: the target is reached, or every prompt is settled."""
+    if work.target_tokens is not None and (work.completion_tokens or 0) >= work.target_tokens:
+        return True
+    return work.prompts is not None and work.settled >= work.prompts
+
+
+def remaining_tokens(work: Work) -> float | None:
+    """Return the completion tokens still to come: up to the target, but no more than the prompts left can give.
+
+    Returns:
+        None while no response says how long answers are and no target bounds them.
+    """
+    if is_finished(work):
+        return 0.0
+    to_target = None
+    if work.target_tokens is not None:
+        to_target = float(work.target_tokens - (work.completion_tokens or 0))
+    if work.prompts is None or not work.known or work.completion_tokens is None:
+        return to_target
+    from_prompts = (work.prompts - work.settled) * work.completion_tokens / work.known
+    return from_prompts if to_target is None else min(to_target, from_prompts)
+
+
+def eta_s(remaining: float | None, rate: float | None) -> float | None:
+    """Return the seconds that the remaining tokens take at a rate, or None when either is unknown or nothing moves."""
+    if remaining is None:
+        return None
+    if remaining <= 0:
+        return 0.0
+    if not rate:
+        return None
+    return remaining / rate

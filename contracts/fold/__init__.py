@@ -1,0 +1,1 @@
+"""The fold: journals -> counts, sets and histories. The only place where anything is counted."""

@@ -1,0 +1,114 @@
+"""The fold over one data set folder: its prompt, response and failure files together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from contracts.fold.failures import FailureFold, SampleFailure
+from contracts.fold.places import Places
+from contracts.fold.prompts import PromptFold
+from contracts.fold.responses import ResponseFold
+from contracts.journal.tail import LineSink, Tail
+from contracts.records import NextStep
+from contracts.run_dir import FAILURES, PROMPTS, RESPONSES, DatasetDir
+
+
+class DatasetState(msgspec.Struct):
+    """What a checkpoint keeps of a data set."""
+
+    prompts: PromptFold = msgspec.field(default_factory=PromptFold)
+    responses: ResponseFold = msgspec.field(default_factory=ResponseFold)
+    failures: FailureFold = msgspec.field(default_factory=FailureFold)
+
+
+class DatasetFold:
+    """The three folds of one data set, kept up to date from its files."""
+
+    def __init__(self, folder: DatasetDir) -> None:
+        self.folder = folder
+        self.name = folder.name
+        self.tails = {name: Tail(folder.path / name) for name in (PROMPTS, RESPONSES, FAILURES)}
+        self.state = DatasetState()
+
+    @property
+    def prompts(self) -> PromptFold:
+        """Fold of ``prompts.jsonl``."""
+        return self.state.prompts
+
+    @property
+    def responses(self) -> ResponseFold:
+        """Fold of ``raw_responses.jsonl``."""
+        return self.state.responses
+
+    @property
+    def failures(self) -> FailureFold:
+        """Fold of ``failures.jsonl``."""
+        return self.state.failures
+
+    def sink(self, file: str) -> LineSink:
+        """Return the fold of one of the three files, by its name."""
+        sinks: dict[str, LineSink] = {PROMPTS: self.prompts, RESPONSES: self.responses, FAILURES: self.failures}
+        return sinks[file]
+
+    def poll(self) -> bool:
+        """Read what is new in the three files; return whether there was anything.
+
+        Raises:
+            OSError: A file is there and cannot be read.
+        """
+        return sum(tail.poll(self.sink(name)) for name, tail in self.tails.items()) > 0
+
+    def take_notes(self) -> list[str]:
+        """Return, once, what happened to the files (cut, replaced, deleted)."""
+        notes: list[str] = []
+        for fold in (self.prompts, self.responses, self.failures):
+            notes += [f"{self.name}: {note}" for note in fold.notes]
+            fold.notes.clear()
+        return notes
+
+    @property
+    def has_prompts(self) -> bool:
+        """Whether the prompt file was there at the last poll."""
+        return self.tails[PROMPTS].position is not None
+
+    @property
+    def usable_prompts(self) -> int | None:
+        """Prompts that can be sent, or None without a prompt file."""
+        if not self.has_prompts:
+            return None
+        return max(self.prompts.prompts - len(self.failures.refused_lines), 0)
+
+    @property
+    def pretokenized(self) -> bool:
+        """Whether every prompt brings its own answer: nothing to generate."""
+        return self.prompts.pretokenized > 0 and self.prompts.pretokenized == self.prompts.prompts
+
+    def open_failures(self) -> Iterator[tuple[bytes, SampleFailure]]:
+        """Yield samples whose last attempt failed and that have no response."""
+        for key, failure in self.failures.samples.items():
+            if key not in self.responses.done:
+                yield key, failure
+
+    @property
+    def failed(self) -> int:
+        """Samples that failed and have no response; quarantined ones included."""
+        known = sum(1 for _ in self.open_failures())
+        return known + sum(1 for key in self.responses.failures if key not in self.failures.samples)
+
+    @property
+    def quarantined(self) -> int:
+        """Samples that are not sent again unless a person says so."""
+        return sum(failure.next is NextStep.QUARANTINED for _, failure in self.open_failures())
+
+    @property
+    def unreadable(self) -> int:
+        """Lines of all three files that fit no known shape."""
+        return self.prompts.unreadable.count + self.responses.unreadable.count + self.failures.unreadable.count
+
+    def unreadable_places(self) -> Iterator[tuple[str, Places]]:
+        """Yield the places of unreadable lines, by file name."""
+        yield PROMPTS, self.prompts.unreadable
+        yield RESPONSES, self.responses.unreadable
+        yield FAILURES, self.failures.unreadable

@@ -1,0 +1,109 @@
+"""The fold over ``events.jsonl``: sessions, what people set, which alerts are open, and the last events."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+import msgspec
+
+from contracts.fold.places import Places
+from contracts.records import Event
+
+KEPT: Final = 500
+
+STARTED: Final = "daemon.started"
+STOPPED: Final = "daemon.stopped"
+PAUSED: Final = "run.paused"
+RESUMED: Final = "run.resumed"
+SET: Final = "control.set"
+ALERT_RAISED: Final = "alert.raised"
+ALERT_CLEARED: Final = "alert.cleared"
+
+_DECODER: Final = msgspec.json.Decoder(Event)
+
+
+class EventFold:
+    """State that events carry; a `contracts.journal.tail.LineSink`."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        self.lines = 0
+        self.last: deque[Event] = deque(maxlen=KEPT)
+        self.unreadable = Places()
+        self.first_started_at: float | None = None
+        self.session_started_at: float | None = None
+        """Start of the newest daemon."""
+        self.session_stopped_at: float | None = None
+        self.paused_s = 0.0
+        """Seconds of pauses that ended, in this session."""
+        self.paused_at: float | None = None
+        self.concurrency: int | None = None
+        """What a person set last; None: as in run.toml."""
+        self.targets: dict[str, int] = {}
+        self.open_alerts: dict[str, float] = {}
+        """`alert_key` of every alert that was raised and not cleared -> when."""
+
+    def reset(self, why: str) -> None:
+        """Start again; see `LineSink`."""
+        self._clear()
+        self.notes.append(why)
+
+    def feed(self, block: bytearray, end: int, offset: int, bulk: bool) -> None:
+        """Apply whole lines; see `LineSink`."""
+        position = 0
+        while position < end:
+            self.lines += 1
+            newline = block.find(b"\n", position, end)
+            line = bytes(block[position:newline])
+            if line.strip():
+                try:
+                    self.apply(_DECODER.decode(line))
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    self.unreadable.add(offset + position, self.lines, str(error))
+            position = newline + 1
+
+    def apply(self, event: Event) -> None:
+        """Apply one event."""
+        self.last.append(event)
+        if event.kind == STARTED:
+            self.first_started_at = event.at if self.first_started_at is None else self.first_started_at
+            self.session_started_at, self.session_stopped_at = event.at, None
+            self.paused_s, self.paused_at = 0.0, None
+            self.open_alerts.clear()
+        elif event.kind == STOPPED:
+            self.session_stopped_at = event.at
+        elif event.kind == PAUSED:
+            self.paused_at = event.at if self.paused_at is None else self.paused_at
+        elif event.kind == RESUMED and self.paused_at is not None:
+            self.paused_s += max(event.at - self.paused_at, 0.0)
+            self.paused_at = None
+        elif event.kind == SET:
+            self._set(event.data)
+        elif event.kind == ALERT_RAISED:
+            self.open_alerts[alert_key(str(event.data.get("code")), event.dataset)] = event.at
+        elif event.kind == ALERT_CLEARED:
+            self.open_alerts.pop(alert_key(str(event.data.get("code")), event.dataset), None)
+
+    def _set(self, data: dict[str, Any]) -> None:
+        concurrency, targets = data.get("concurrency"), data.get("targets")
+        if isinstance(concurrency, int):
+            self.concurrency = concurrency
+        if isinstance(targets, dict):
+            self.targets.update({str(name): value for name, value in targets.items() if isinstance(value, int)})
+
+    def running_s(self, now: float) -> float | None:
+        """Return the seconds of this session that were not paused, or None before the first daemon."""
+        if self.session_started_at is None:
+            return None
+        end = now if self.session_stopped_at is None else self.session_stopped_at
+        paused = self.paused_s + (0.0 if self.paused_at is None else max(end - self.paused_at, 0.0))
+        return max(end - self.session_started_at - paused, 0.0)
+
+
+def alert_key(code: str, dataset: str | None) -> str:
+    """Return the name under which an alert is open: one alert of a code for each data set."""
+    return code if dataset is None else f"{code}/{dataset}"

@@ -1,0 +1,99 @@
+"""The fold over one ``failures.jsonl``: what failed, how often, and what a person put back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from contracts.fold.history import History
+from contracts.fold.places import Places
+from contracts.records import Failure, FailureClass, NextStep, Requeue
+from contracts.sample_id import sample_key
+
+
+class SampleFailure(msgspec.Struct, array_like=True):
+    """The last failed attempt of one sample."""
+
+    error: FailureClass
+    next: NextStep
+    attempt: int
+    deaths: int
+    """Server deaths during which it was in flight."""
+    message: str
+    at: float
+
+
+_DECODER: Final[msgspec.json.Decoder[Failure | Requeue]] = msgspec.json.Decoder(Failure | Requeue)
+
+
+class FailureFold(msgspec.Struct):
+    """Counts of one failure journal; a `contracts.journal.tail.LineSink`."""
+
+    lines: int = 0
+    samples: dict[bytes, SampleFailure] = {}
+    """Last failure of each sample that no requeue has cleared since; responses may have come meanwhile."""
+    refused_lines: dict[int, str] = {}
+    """Prompt lines that cannot be used, with the reason."""
+    by_class: dict[str, int] = {}
+    """Failed attempts, by class."""
+    halted: str | None = None
+    """Contract drift that stopped the data set, until a requeue of that class."""
+    unreadable: Places = msgspec.field(default_factory=Places)
+    history: History = msgspec.field(default_factory=History)
+    notes: list[str] = []
+
+    def reset(self, why: str) -> None:
+        """Start again; see `LineSink`."""
+        fresh = FailureFold()
+        for name in self.__struct_fields__:
+            if name != "notes":
+                setattr(self, name, getattr(fresh, name))
+        self.notes.append(why)
+
+    def feed(self, block: bytearray, end: int, offset: int, bulk: bool) -> None:
+        """Apply whole lines; see `LineSink`."""
+        position = 0
+        while position < end:
+            self.lines += 1
+            newline = block.find(b"\n", position, end)
+            line = bytes(block[position:newline])
+            if line.strip():
+                try:
+                    self.apply(_DECODER.decode(line))
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    self.unreadable.add(offset + position, self.lines, str(error))
+            position = newline + 1
+
+    def apply(self, record: Failure | Requeue) -> None:
+        """Apply one record."""
+        if isinstance(record, Requeue):
+            self._requeue(record)
+            return
+        self.by_class[record.error] = self.by_class.get(record.error, 0) + 1
+        if record.error is FailureClass.INVALID_INPUT:
+            if record.line is not None:
+                self.refused_lines[record.line] = record.message
+            return
+        bucket = self.history.bucket(record.at)
+        bucket.failures += 1
+        bucket.aborts += record.completion_tokens is not None
+        if record.next is NextStep.STOPPED:
+            self.halted = record.message
+        if record.sample_id is None:
+            return
+        key = sample_key(record.sample_id)
+        before = self.samples.get(key)
+        deaths = before.deaths if before else 0
+        if record.error in (FailureClass.SERVER_DOWN, FailureClass.POISON):
+            deaths += 1
+        attempt = record.attempt or (before.attempt if before else 0)
+        self.samples[key] = SampleFailure(record.error, record.next, attempt, deaths, record.message, record.at)
+
+    def _requeue(self, record: Requeue) -> None:
+        wanted = None if record.sample_id is None else sample_key(record.sample_id)
+        for key, failure in list(self.samples.items()):
+            if (wanted is None or key == wanted) and record.error in (None, failure.error):
+                del self.samples[key]
+        if wanted is None and record.error in (None, FailureClass.CONTRACT_DRIFT):
+            self.halted = None

@@ -1,0 +1,98 @@
+"""The fold over a whole folder: every data set, the events, the newest telemetry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from contracts.fold.checkpoint import load_checkpoint, save_checkpoint
+from contracts.fold.dataset import DatasetFold
+from contracts.fold.events import EventFold
+from contracts.fold.telemetry import TelemetryFold
+from contracts.journal.tail import Tail
+from contracts.run_config import RunConfig, load_run_config
+from contracts.run_dir import RunDir
+
+
+class NotARunError(Exception):
+    """A folder without run.toml that holds nothing which could be watched either."""
+
+
+class RunFold:
+    """Everything the journals of one folder say. `poll` brings it up to date.
+
+    Args:
+        path: A run directory, or a folder of other tools (see `RunDir.datasets_on_disk`).
+
+    Raises:
+        NotARunError: Neither of the two.
+        ConfigError: There is a run.toml and it cannot be used.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.run = RunDir(path)
+        self.config: RunConfig | None = load_run_config(self.run.config) if self.run.is_run else None
+        self.datasets: dict[str, DatasetFold] = {}
+        self.events = EventFold()
+        self.telemetry = TelemetryFold(self.run)
+        self.notes: list[str] = []
+        """What happened to the files, and to the checkpoint; taken by whoever shows it."""
+        self._events_tail = Tail(self.run.events)
+        self._discover()
+        if self.config is None and not self.datasets:
+            raise NotARunError(
+                f"{path}: is not a run: no run.toml, and no <dataset>/raw_responses.jsonl or prompts.jsonl in it or in "
+                f"its prepared/ folder. Make a run with: eagle3 init {path}"
+            )
+        self.notes += load_checkpoint(self.run.checkpoint, list(self.datasets.values()))
+
+    def _discover(self) -> None:
+        """Find data sets: those of run.toml, in its order; in a foreign folder, those on the disk."""
+        if self.config is not None:
+            found = [self.run.dataset(dataset.name) for dataset in self.config.datasets]
+        else:
+            found = self.run.datasets_on_disk()
+        for folder in found:
+            if folder.name not in self.datasets:
+                self.datasets[folder.name] = DatasetFold(folder)
+
+    def poll(self) -> bool:
+        """Read everything that is new; return whether there was anything.
+
+        Raises:
+            OSError: A journal is there and cannot be read.
+        """
+        if self.config is None:
+            self._discover()
+        changed = [dataset.poll() for dataset in self.datasets.values()]
+        changed += [self._events_tail.poll(self.events), self.telemetry.poll()]
+        for dataset in self.datasets.values():
+            self.notes += dataset.take_notes()
+        self.notes += [f"events: {note}" for note in self.events.notes]
+        self.events.notes.clear()
+        return any(changed)
+
+    def save_checkpoint(self) -> None:
+        """Save the fold beside the journals.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        save_checkpoint(self.run.checkpoint, list(self.datasets.values()))
+
+    def target_of(self, name: str) -> int | None:
+        """Return a data set's token target: set by a person, else from run.toml; None: none."""
+        if name in self.events.targets:
+            return self.events.targets[name]
+        if self.config is None:
+            return None
+        for dataset in self.config.datasets:
+            if dataset.name == name:
+                return self.config.target_of(dataset)
+        return None
+
+    @property
+    def concurrency(self) -> int | None:
+        """The concurrency that holds: set by a person, else from run.toml."""
+        if self.events.concurrency is not None:
+            return self.events.concurrency
+        return None if self.config is None else self.config.generate.concurrency

@@ -1,0 +1,266 @@
+"""(fold, liveness, now) -> status: pure, the same for the command, the socket and the screen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TypeVar
+
+from contracts.alerts import View, current_alerts, stalled_for_s
+from contracts.eta import Work, eta_s, is_finished, remaining_tokens
+from contracts.fold.dataset import DatasetFold
+from contracts.fold.places import KEPT
+from contracts.fold.run import RunFold
+from contracts.liveness import Liveness, heartbeat_age
+from contracts.rates import tokens_per_s
+from contracts.records import Heartbeat, NextStep
+from contracts.status import (
+    DaemonStatus,
+    DatasetStage,
+    DatasetStatus,
+    RunState,
+    RunStatus,
+    UnreadableLine,
+)
+
+Value = TypeVar("Value", int, float)
+
+ETA_WINDOW_S = 600.0
+"""The remaining time is judged by the speed of this long: steadier than the speed shown as now."""
+
+
+def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float | None = None) -> RunStatus:
+    """Build the status of a run.
+
+    Args:
+        fold: Brought up to date by the caller.
+        liveness: Whether a daemon is there.
+        now: The present, on the time scale of the records.
+        monotonic: The machine's monotonic clock, to know the heartbeat's age; None: now.
+    """
+    alive = bool(liveness.alive)
+    heartbeat = fold.telemetry.heartbeat if alive else None
+    age = None
+    if heartbeat is not None:
+        age = heartbeat_age(heartbeat, time.monotonic() if monotonic is None else monotonic, now)
+    datasets = [_dataset(fold, dataset, heartbeat, now) for dataset in fold.datasets.values()]
+    finished = fold.config is not None and all(
+        dataset.stage in (DatasetStage.FINISHED, DatasetStage.PRETOKENIZED) for dataset in datasets
+    )
+    view = View(fold, liveness, now, age, finished)
+    state, reason = _state(view, heartbeat)
+    if state in (RunState.STALLED, RunState.STOPPED, RunState.PAUSED):
+        for status in datasets:
+            status.eta_s = 0.0 if status.eta_s == 0.0 else None
+    telemetry = fold.telemetry
+    return RunStatus(
+        run=fold.config.run.name if fold.config else fold.run.path.resolve().name,
+        path=str(fold.run.path),
+        state=state,
+        reason=reason,
+        at=now,
+        daemon=DaemonStatus(
+            alive=liveness.alive, pid=liveness.pid, since=liveness.since, heartbeat_age_s=_rounded(age)
+        ),
+        concurrency=heartbeat.concurrency if heartbeat else fold.concurrency,
+        elapsed_s=_elapsed(fold, alive, now),
+        totals=_totals(fold, datasets, now, alive),
+        datasets=datasets,
+        gpus=telemetry.gpu.gpus if alive and telemetry.gpu else None,
+        gpu_state=telemetry.gpu.reason or telemetry.gpu.state if alive and telemetry.gpu else None,
+        servers=telemetry.server.servers if alive and telemetry.server else [],
+        host=telemetry.host if alive else None,
+        alerts=current_alerts(view),
+        unreadable=_unreadable(fold),
+    )
+
+
+def dataset_work(fold: RunFold, dataset: DatasetFold) -> Work:
+    """Return what is known of a data set's work."""
+    final = sum(failure.next is NextStep.QUARANTINED for _, failure in dataset.open_failures())
+    return Work(
+        prompts=dataset.usable_prompts,
+        settled=len(dataset.responses.done) + final,
+        completion_tokens=dataset.responses.completion_tokens if dataset.responses.known else None,
+        known=dataset.responses.known,
+        target_tokens=fold.target_of(dataset.name),
+    )
+
+
+def _state(view: View, heartbeat: Heartbeat | None) -> tuple[RunState, str | None]:
+    if view.fold.config is None:
+        return RunState.WATCHING, "a folder of other tools, read only"
+    if not view.liveness.alive:
+        if view.finished:
+            return RunState.FINISHED, None
+        return RunState.STOPPED, "no daemon is running, and work is left"
+    if view.heartbeat_age_s is not None and view.heartbeat_age_s >= view.limits.heartbeat_stale_s:
+        return RunState.STALLED, f"no heartbeat of the daemon for {view.heartbeat_age_s:.0f} s"
+    waited = stalled_for_s(view)
+    if waited is not None and heartbeat is not None:
+        return RunState.STALLED, f"nothing for {waited:.0f} s, {sum(heartbeat.in_flight.values())} requests open"
+    if heartbeat is None:
+        return RunState.RUNNING, "starting"
+    if heartbeat.state == "paused":
+        return RunState.PAUSED, heartbeat.reason
+    if heartbeat.state == "draining":
+        return RunState.DRAINING, heartbeat.reason
+    if view.finished and not sum(heartbeat.in_flight.values()):
+        return RunState.FINISHED, heartbeat.reason
+    return RunState.RUNNING, heartbeat.reason
+
+
+def _dataset(fold: RunFold, dataset: DatasetFold, heartbeat: Heartbeat | None, now: float) -> DatasetStatus:
+    responses, work = dataset.responses, dataset_work(fold, dataset)
+    done = len(responses.done)
+    tokens = responses.completion_tokens if responses.known or not done else None
+    since = fold.events.session_started_at if heartbeat is not None else None
+    moving = heartbeat is not None or fold.config is None
+    target = work.target_tokens
+    lengths = responses.finish_reasons.get("length", 0)
+    status = DatasetStatus(
+        name=dataset.name,
+        stage=None,
+        prompts=work.prompts,
+        refused=len(dataset.failures.refused_lines),
+        done=done,
+        failed=dataset.failed,
+        quarantined=dataset.quarantined,
+        in_flight=heartbeat.in_flight.get(dataset.name, 0) if heartbeat else None,
+        waiting_retry=heartbeat.waiting_retry.get(dataset.name, 0) if heartbeat else None,
+        unreadable=dataset.unreadable,
+        unknown_counts=responses.unknown,
+        duplicates=responses.duplicates,
+        incomplete=len(responses.parts),
+        prompt_tokens=responses.prompt_tokens if responses.known or not done else None,
+        completion_tokens=tokens,
+        avg_completion_tokens=_rounded(responses.completion_tokens / responses.known) if responses.known else None,
+        target_tokens=target,
+        overrun_tokens=max(tokens - target, 0) if target is not None and tokens is not None else None,
+        tokens_per_s=_rounded(tokens_per_s(responses.history, now, since)) if moving else None,
+        tokens_per_s_run=_run_speed(fold, [dataset], now) if heartbeat else None,
+        eta_s=None,
+        length_pct=_rounded(100 * lengths / done) if done else None,
+        truncated=lengths,
+        finish_reasons=dict(sorted(responses.finish_reasons.items())),
+    )
+    status.stage = _stage(fold, dataset, work, status)
+    if status.stage in (DatasetStage.FINISHED, DatasetStage.PRETOKENIZED):
+        status.eta_s = 0.0
+    elif heartbeat is not None:
+        rate = tokens_per_s(responses.history, now, since, ETA_WINDOW_S)
+        status.eta_s = _rounded(eta_s(remaining_tokens(work), rate))
+    return status
+
+
+def _stage(fold: RunFold, dataset: DatasetFold, work: Work, status: DatasetStatus) -> DatasetStage:
+    if dataset.pretokenized:
+        return DatasetStage.PRETOKENIZED
+    if fold.config is None:
+        return DatasetStage.WATCHING
+    if dataset.failures.halted is not None:
+        return DatasetStage.HALTED
+    if is_finished(work):
+        return DatasetStage.FINISHED
+    return DatasetStage.RUNNING if status.in_flight else DatasetStage.WAITING
+
+
+def _totals(fold: RunFold, datasets: list[DatasetStatus], now: float, alive: bool) -> DatasetStatus:
+    """Add the data sets up. A sum of which a part is unknown is the sum of what is known, except where it would lie."""
+    known = sum(dataset.responses.known for dataset in fold.datasets.values())
+    generated = [status for status in datasets if status.stage is not DatasetStage.PRETOKENIZED]
+    tokens = _sum([status.completion_tokens for status in datasets])
+    done = sum(status.done for status in datasets)
+    lengths = sum(status.truncated for status in datasets)
+    reasons: dict[str, int] = {}
+    for status in datasets:
+        for reason, count in status.finish_reasons.items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    targets = [status.target_tokens for status in generated]
+    return DatasetStatus(
+        name="total",
+        stage=None,
+        prompts=_all([status.prompts for status in datasets]),
+        refused=sum(status.refused for status in datasets),
+        done=done,
+        failed=sum(status.failed for status in datasets),
+        quarantined=sum(status.quarantined for status in datasets),
+        in_flight=_all([status.in_flight for status in datasets]),
+        waiting_retry=_all([status.waiting_retry for status in datasets]),
+        unreadable=sum(status.unreadable for status in datasets) + fold.events.unreadable.count,
+        unknown_counts=sum(status.unknown_counts for status in datasets),
+        duplicates=sum(status.duplicates for status in datasets),
+        incomplete=sum(status.incomplete for status in datasets),
+        prompt_tokens=_sum([status.prompt_tokens for status in datasets]),
+        completion_tokens=tokens,
+        avg_completion_tokens=_rounded(tokens / known) if tokens is not None and known else None,
+        target_tokens=_all(targets) if targets else None,
+        overrun_tokens=_sum([status.overrun_tokens for status in generated]),
+        tokens_per_s=_rounded(_sum([status.tokens_per_s for status in generated])),
+        tokens_per_s_run=_run_speed(fold, list(fold.datasets.values()), now) if alive else None,
+        eta_s=_total_eta(fold, datasets, now),
+        length_pct=_rounded(100 * lengths / done) if done else None,
+        truncated=lengths,
+        finish_reasons=dict(sorted(reasons.items())),
+    )
+
+
+def _total_eta(fold: RunFold, datasets: list[DatasetStatus], now: float) -> float | None:
+    """All remaining tokens at the speed of the whole run: data sets share the servers, one after another or mixed."""
+    left = [status for status in datasets if status.eta_s != 0.0 and status.stage is not DatasetStage.HALTED]
+    if not left:
+        return 0.0 if datasets and all(status.eta_s == 0.0 for status in datasets) else None
+    if any(status.in_flight is None for status in left) or all(status.eta_s is None for status in left):
+        return None
+    remaining = [remaining_tokens(dataset_work(fold, fold.datasets[status.name])) for status in left]
+    rates = [
+        tokens_per_s(fold.datasets[status.name].responses.history, now, fold.events.session_started_at, ETA_WINDOW_S)
+        for status in datasets
+    ]
+    total = _all(remaining)
+    return _rounded(eta_s(total, _sum(rates)))
+
+
+def _run_speed(fold: RunFold, datasets: list[DatasetFold], now: float) -> float | None:
+    started, running = fold.events.session_started_at, fold.events.running_s(now)
+    if started is None or running is None or running < 5.0:
+        return None
+    return _rounded(sum(dataset.responses.history.since(started).tokens for dataset in datasets) / running)
+
+
+def _elapsed(fold: RunFold, alive: bool, now: float) -> float | None:
+    started, stopped = fold.events.session_started_at, fold.events.session_stopped_at
+    if started is None:
+        return None
+    if alive:
+        return _rounded(max(now - started, 0.0))
+    return None if stopped is None else _rounded(max(stopped - started, 0.0))
+
+
+def _unreadable(fold: RunFold) -> list[UnreadableLine]:
+    found = [
+        UnreadableLine(file=str(dataset.folder.path / file), offset=place.offset, line=place.line, why=place.why)
+        for dataset in fold.datasets.values()
+        for file, places in dataset.unreadable_places()
+        for place in places.first
+    ]
+    found += [
+        UnreadableLine(file=str(fold.run.events), offset=place.offset, line=place.line, why=place.why)
+        for place in fold.events.unreadable.first
+    ]
+    return found[:KEPT]
+
+
+def _all(values: Sequence[Value | None]) -> Value | None:
+    """Return the sum, or None when any part is unknown."""
+    return None if any(value is None for value in values) else _sum(values)
+
+
+def _sum(values: Sequence[Value | None]) -> Value | None:
+    """Return the sum of the known, or None when none is."""
+    known = [value for value in values if value is not None]
+    return sum(known[1:], known[0]) if known else None
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
