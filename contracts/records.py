@@ -114,6 +114,8 @@ class Failure(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"
     retry_in_s: float | None = None
     line: int | None = None
     """1-based line in the prompt file, for refused input."""
+    source: str | None = None
+    """The file of ``line`` when it was imported; None: ``prompts.jsonl`` itself."""
     completion_tokens: Count | None = None
     """Tokens that a partial (aborted) answer held; never part of the totals."""
     schema: int = msgspec.field(default_factory=_schema)

@@ -122,7 +122,7 @@ def _dataset(fold: RunFold, dataset: DatasetFold, heartbeat: Heartbeat | None, n
         name=dataset.name,
         stage=None,
         prompts=work.prompts,
-        refused=len(dataset.failures.refused_lines),
+        refused=len(dataset.failures.refused_lines) + len(dataset.failures.refused_source_lines),
         done=done,
         failed=dataset.failed,
         quarantined=dataset.quarantined,

@@ -34,7 +34,9 @@ class FailureFold(msgspec.Struct):
     samples: dict[bytes, SampleFailure] = {}
     """Last failure of each sample that no requeue has cleared since; responses may have come meanwhile."""
     refused_lines: dict[int, str] = {}
-    """Prompt lines that cannot be used, with the reason."""
+    """Lines of ``prompts.jsonl`` that cannot be used, with the reason."""
+    refused_source_lines: dict[int, str] = {}
+    """Lines of the imported file that did not become prompts, with the reason."""
     by_class: dict[str, int] = {}
     """Failed attempts, by class."""
     halted: str | None = None
@@ -73,7 +75,8 @@ class FailureFold(msgspec.Struct):
         self.by_class[record.error] = self.by_class.get(record.error, 0) + 1
         if record.error is FailureClass.INVALID_INPUT:
             if record.line is not None:
-                self.refused_lines[record.line] = record.message
+                lines = self.refused_lines if record.source is None else self.refused_source_lines
+                lines[record.line] = record.message
             return
         bucket = self.history.bucket(record.at)
         bucket.failures += 1
@@ -95,5 +98,8 @@ class FailureFold(msgspec.Struct):
         for key, failure in list(self.samples.items()):
             if (wanted is None or key == wanted) and record.error in (None, failure.error):
                 del self.samples[key]
+        if record.error is FailureClass.INVALID_INPUT:
+            self.refused_lines.clear()
+            self.refused_source_lines.clear()
         if wanted is None and record.error in (None, FailureClass.CONTRACT_DRIFT):
             self.halted = None

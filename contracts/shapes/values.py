@@ -121,10 +121,12 @@ def count_ids(raw: msgspec.Raw | UnsetType) -> int | None:
     text = bytes(raw)
     if text[:1] != b"[":
         return None
-    commas = text[1:-1].translate(None, b"0123456789 ")  # several times as fast as counting, and sees other content
-    if commas:
-        return None if commas.strip(b",") else len(commas) + 1
-    return 1 if text[1:-1].strip() else 0
+    ids = text[1:-1]
+    if b'"' in ids or b"[" in ids or b"{" in ids:
+        return None
+    if commas := ids.count(b","):
+        return commas + 1
+    return 1 if ids.strip() else 0
 
 
 def given(raw: msgspec.Raw | UnsetType) -> bool:

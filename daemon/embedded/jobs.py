@@ -56,7 +56,7 @@ class Result:
     text_json: bytes | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Job:
     """One prompt to answer. Callbacks run on the event loop's thread, `done` exactly once and last."""
 
@@ -67,6 +67,10 @@ class Job:
     progress: Callable[[Result], None] | None = None
     delay: float = 0.0
     received: float = field(default_factory=time.time)
+
+    def matches(self, target: Job | str | None) -> bool:
+        """Whether an abort of `target` (a job, a whole rid, None for all) means this job."""
+        return target is None or target is self or target == self.rid
 
     def token_limit(self, context_length: int) -> int:
         """The most tokens this job may generate: what it asked for, and never past the context."""
@@ -99,32 +103,31 @@ class Backend(Protocol):
     def submit(self, job: Job) -> None:
         """Take a job; its callbacks follow later."""
 
-    def abort(self, rid: str | None) -> None:
-        """End the job with this rid, or all of them for None; unknown rids are ignored."""
+    def abort(self, target: Job | str | None) -> None:
+        """End this very job, the one with this rid, or all of them for None; unknown ones are ignored."""
 
     def load(self) -> Load:
         """What is going on now."""
 
 
 class Throughput:
-    """Generated tokens per second over the last few seconds; 0 when idle, as SGLang's gauge."""
+    """Generated tokens per second over the last few seconds; 0 when idle, as SGLang's gauge.
 
-    def __init__(self, window: float = 3.0) -> None:
-        self._window = window
-        self._events: deque[tuple[float, int]] = deque()
-        self._sum = 0
+    The scheduler thread adds, the event loop's thread asks; that no lock is needed follows from `rate` only reading.
+    """
+
+    def __init__(self, window: float = 3.0, grain: float = 0.1) -> None:
+        self._window, self._grain = window, grain
+        self._counts: deque[tuple[float, int]] = deque(maxlen=int(window / grain) + 2)
 
     def add(self, tokens: int, now: float) -> None:
         """Count `tokens` generated at `now` (seconds, monotonic)."""
-        self._events.append((now, tokens))
-        self._sum += tokens
-        self._forget(now)
+        if self._counts and now - self._counts[-1][0] < self._grain:
+            began, counted = self._counts[-1]
+            self._counts[-1] = (began, counted + tokens)
+        else:
+            self._counts.append((now, tokens))
 
     def rate(self, now: float) -> float:
         """Tokens per second over the window that ends at `now`."""
-        self._forget(now)
-        return self._sum / self._window
-
-    def _forget(self, now: float) -> None:
-        while self._events and self._events[0][0] < now - self._window:
-            self._sum -= self._events.popleft()[1]
+        return sum(tokens for began, tokens in self._counts.copy() if began >= now - self._window) / self._window

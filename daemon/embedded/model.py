@@ -31,12 +31,12 @@ class ModelOutput:
 
 
 class KVCache:
-    """Keys and values of every layer by slot: [layers, 2, slots, heads, capacity, head_dim]; grows when needed."""
+    """Keys and values of every layer by slot: [layers, slots, 2, heads, capacity, head_dim]; grows when needed."""
 
     def __init__(self, config: ModelConfig, slots: int, capacity: int = 256) -> None:
         self.context = config.max_position_embeddings
         self.capacity = min(capacity, self.context)
-        self._shape = (config.num_hidden_layers, 2, slots, config.num_attention_heads)
+        self._shape = (config.num_hidden_layers, slots, 2, config.num_attention_heads)
         self._head_dim = config.head_dim
         self.data = torch.zeros(*self._shape, self.capacity, config.head_dim)
 
@@ -57,9 +57,10 @@ class KVCache:
         grown[..., : self.capacity, :] = self.data
         self.data, self.capacity = grown, capacity
 
+    @torch.inference_mode()
     def move(self, source: int, target: int, length: int) -> None:
         """Copy the first `length` positions of slot `source` to slot `target`."""
-        self.data[:, :, target, :, :length] = self.data[:, :, source, :, :length]
+        self.data[:, target, :, :, :length] = self.data[:, source, :, :, :length]
 
 
 @dataclass(slots=True)
@@ -110,35 +111,24 @@ class Attention(nn.Module):
         current = self.current
         assert current is not None, "the model sets the pass before it calls its layers"
         count = positions.shape[0]
-        qkv = self.qkv_proj(hidden).view(count, 3, self.heads, self.head_dim)
-        query_key = _rotate(qkv[:, :2], current.cos, current.sin)
-        query, key, value = query_key[:, 0], query_key[:, 1], qkv[:, 2]
-        keys, values = current.cache.data[self.layer]
+        qkv: Tensor = self.qkv_proj(hidden).view(count, 3, self.heads, self.head_dim)
+        qkv[:, :2] = _rotate(qkv[:, :2], current.cos, current.sin)
+        layer = current.cache.data[self.layer]
         if current.rows is None:
-            out = self._prefill(current, keys, values, query, key, value)
-        else:
-            keys[current.rows, :, current.positions] = key
-            values[current.rows, :, current.positions] = value
+            end = current.start + count
+            layer[current.slot, :, :, current.start : end] = qkv[:, 1:].permute(1, 2, 0, 3)
+            keys, values = layer[current.slot, :, :, :end]
+            query = qkv[:, 0].transpose(0, 1)
             out = F.scaled_dot_product_attention(
-                query[:, :, None], keys[:count, :, : current.longest], values[:count, :, : current.longest],
-                attn_mask=current.mask,
-            ).squeeze(2)  # fmt: skip
+                query[None], keys[None], values[None], attn_mask=current.mask, is_causal=current.mask is None
+            )
+            out = out[0].transpose(0, 1)
+        else:
+            layer[current.rows, :, :, current.positions] = qkv[:, 1:]
+            keys, values = layer[:count, :, :, : current.longest].unbind(1)
+            out = F.scaled_dot_product_attention(qkv[:, 0, :, None], keys, values, attn_mask=current.mask)
         projected: Tensor = self.o_proj(out.reshape(count, -1))
         return projected
-
-    @staticmethod
-    def _prefill(current: _Pass, keys: Tensor, values: Tensor, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        start, end = current.start, current.start + query.shape[0]
-        keys[current.slot, :, start:end] = key.transpose(0, 1)
-        values[current.slot, :, start:end] = value.transpose(0, 1)
-        out = F.scaled_dot_product_attention(
-            query.transpose(0, 1)[None],
-            keys[None, current.slot, :, :end],
-            values[None, current.slot, :, :end],
-            attn_mask=current.mask,
-            is_causal=current.mask is None,
-        )
-        return out[0].transpose(0, 1)
 
 
 class MLP(nn.Module):
@@ -195,8 +185,8 @@ class TinyLlama(nn.Module):
                 weight.requires_grad_(False)
         steps = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
         angles = torch.outer(torch.arange(config.max_position_embeddings), config.rope_theta**-steps)
-        self._cos = torch.cat([angles.cos(), angles.cos()], dim=-1)
-        self._sin = torch.cat([angles.sin(), angles.sin()], dim=-1)
+        self._cos = torch.cat([angles.cos(), angles.cos()], dim=-1)[:, None, None]
+        self._sin = torch.cat([-angles.sin(), angles.sin()], dim=-1)[:, None, None]
 
     @torch.inference_mode()
     def prefill(
@@ -208,7 +198,7 @@ class TinyLlama(nn.Module):
         positions = torch.arange(start, end)
         mask = None
         if start:
-            mask = torch.arange(end)[None, :] <= positions[:, None]
+            mask = _hide(torch.arange(end)[None, :] > positions[:, None])
         current = _Pass(cache, self._cos[positions], self._sin[positions], slot=slot, start=start, mask=mask)
         return self._forward(torch.tensor(ids), positions, current, capture, last_only=True)
 
@@ -220,7 +210,7 @@ class TinyLlama(nn.Module):
         longest = max(positions) + 1
         cache.reserve(longest)
         where = torch.tensor(positions)
-        mask = (torch.arange(longest)[None, :] <= where[:, None])[:, None, None, :]
+        mask = _hide(torch.arange(longest)[None, :] > where[:, None])[:, None, None, :]
         current = _Pass(
             cache, self._cos[where], self._sin[where],
             rows=torch.arange(len(ids)), positions=where, mask=mask, longest=longest,
@@ -245,10 +235,15 @@ class TinyLlama(nn.Module):
         return ModelOutput(logits, last, aux)
 
 
+def _hide(hidden: Tensor) -> Tensor:
+    """An additive attention mask; made once a pass, where a boolean one is converted in every layer."""
+    return torch.zeros(hidden.shape).masked_fill_(hidden, -math.inf)
+
+
 def _rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding, the half-split way of Llama: states [T, 2, heads, D], cos and sin [T, D]."""
+    """Rotary embedding, Llama's half-split way: states [T, 2, heads, D]; cos and sin [T, 1, 1, D], sin with signs."""
     first, second = states.chunk(2, dim=-1)
-    return states * cos[:, None, None] + torch.cat([-second, first], dim=-1) * sin[:, None, None]
+    return torch.addcmul(states * cos, torch.cat([second, first], dim=-1), sin)
 
 
 @dataclass(slots=True)
@@ -269,12 +264,19 @@ def choose(logits: Tensor, choices: Sequence[Choice]) -> list[int]:
     for row, choice in enumerate(choices):
         if choice.banned:
             logits[row, list(choice.banned)] = -math.inf
-    greedy: list[int] = logits.argmax(dim=-1).tolist()
     rows = [row for row, choice in enumerate(choices) if choice.temperature > 0 and choice.top_k != 1]
+    tokens: list[int] = [0] * len(choices) if len(rows) == len(choices) else logits.argmax(dim=-1).tolist()
     if not rows:
-        return greedy
+        return tokens
     picked = [choices[row] for row in rows]
     scaled = logits[rows] / torch.tensor([choice.temperature for choice in picked])[:, None]
+    uniforms = torch.tensor([choice.uniform for choice in picked])[:, None]
+    if all(choice.top_k <= 0 and choice.top_p >= 1 and choice.min_p <= 0 for choice in picked):
+        cumulative = scaled.softmax(dim=-1).cumsum(dim=-1)
+        column = torch.searchsorted(cumulative, cumulative[:, -1:] * uniforms, right=True)
+        for row, token in zip(rows, column.clamp_(max=logits.shape[-1] - 1)[:, 0].tolist(), strict=True):
+            tokens[row] = token
+        return tokens
     probabilities, order = scaled.softmax(dim=-1).sort(dim=-1, descending=True)
     size = logits.shape[-1]
     keep = torch.tensor([min(choice.top_k, size) if choice.top_k > 0 else size for choice in picked])
@@ -284,11 +286,11 @@ def choose(logits: Tensor, choices: Sequence[Choice]) -> list[int]:
     drop |= probabilities < probabilities[:, :1] * torch.tensor([choice.min_p for choice in picked])[:, None]
     drop[:, 0] = False
     cumulative = probabilities.masked_fill(drop, 0.0).cumsum(dim=-1)
-    target = cumulative[:, -1:] * torch.tensor([choice.uniform for choice in picked])[:, None]
-    column = torch.searchsorted(cumulative, target, right=True).clamp(max=size - 1)
+    column = torch.searchsorted(cumulative, cumulative[:, -1:] * uniforms, right=True)
+    column = torch.minimum(column, (~drop).sum(dim=-1, keepdim=True) - 1)  # what is kept is a prefix of the order
     for row, token in zip(rows, order.gather(1, column)[:, 0].tolist(), strict=True):
-        greedy[row] = token
-    return greedy
+        tokens[row] = token
+    return tokens
 
 
 def limit_threads() -> None:

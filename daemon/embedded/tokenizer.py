@@ -17,7 +17,7 @@ _FILLER = re.compile(rb"<f([1-9][0-9]*)>")
 def byte_alphabet() -> list[int]:
     """The 256 byte values in the order of their ids (GPT-2's `bytes_to_unicode`)."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    return printable + [byte for byte in range(256) if byte not in set(printable)]
+    return printable + sorted(set(range(256)) - set(printable))
 
 
 class ByteTokenizer:

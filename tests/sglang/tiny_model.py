@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import torch  # noqa: TID251
+import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     AutoModelForCausalLM,

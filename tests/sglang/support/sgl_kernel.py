@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch  # noqa: TID251
+import torch
 
 
 def assign_req_to_token_pool_cpu(

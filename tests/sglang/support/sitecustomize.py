@@ -35,7 +35,7 @@ class _BeforeTorchvision(importlib.abc.MetaPathFinder):
 
 
 def _declare() -> None:
-    import torch  # noqa: TID251
+    import torch
 
     library = torch.library.Library("torchvision", "DEF")
     for schema in _SCHEMAS:

@@ -1,0 +1,56 @@
+"""How an embedded server is started: one dataclass, filled by the command line or by a test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from daemon.embedded.config import PACKAGED_MODEL_PATH
+from daemon.embedded.faults import Faults
+
+
+@dataclass
+class Options:
+    """Names and meaning are those of the command line (`arguments.build_parser`); the defaults too.
+
+    Raises:
+        ValueError: a count is less than 1.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    port_file: Path | None = None
+    model_dir: Path | None = None
+    served_model_name: str | None = None
+    no_model: bool = False
+    seed: int = 0
+    eos_bias: float = 0.0
+    max_running_requests: int = 64
+    max_queued_requests: int | None = None
+    max_total_tokens: int | None = None
+    api_key: str | None = None
+    skip_tokenizer_init: bool = False
+    enable_metrics: bool = False
+    length_median: float = 256.0
+    length_sigma: float = 0.6
+    fixed_length: int | None = None
+    health_delay: float = 0.0
+    health_timeout: float = 20.0
+    keep_alive: float = 5.0
+    faults: Faults = field(default_factory=Faults)
+
+    def __post_init__(self) -> None:
+        if self.max_running_requests < 1:
+            raise ValueError(f"max_running_requests must be at least 1, not {self.max_running_requests}")
+        if self.fixed_length is not None and self.fixed_length < 1:
+            raise ValueError(f"fixed_length must be at least 1, not {self.fixed_length}")
+
+    @property
+    def model_path(self) -> Path:
+        """The folder with `config.json` that the server reports."""
+        return self.model_dir or PACKAGED_MODEL_PATH
+
+    @property
+    def model_name(self) -> str:
+        """What clients see as the model's name; the model path unless it was given, as in SGLang."""
+        return self.served_model_name or str(self.model_path)

@@ -1,0 +1,122 @@
+"""What a run's responses depend on, kept in its folder: a resume that would mix two kinds of data is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from contracts.run_config import RunConfig
+from daemon.prompts.import_record import replace_file
+
+_SCHEMA: Final = 1
+
+
+class FingerprintError(Exception):
+    """run.toml, or a server, would produce other data than the run holds; the message names the difference."""
+
+
+class Fingerprint(msgspec.Struct, omit_defaults=True):
+    """``fingerprint.json``."""
+
+    sampling: dict[str, Any]
+    tokenizer: str | None = None
+    system_prompt: str | None = None
+    over_long: str = "refuse"
+    model: str | None = None
+    """As the first server named it; None until one was reached."""
+    schema: int = msgspec.field(default_factory=lambda: _SCHEMA)
+
+
+def fingerprint_of(config: RunConfig) -> Fingerprint:
+    """Return what run.toml alone determines."""
+    tokenizer = config.tokenizer
+    return Fingerprint(
+        sampling=config.sampling,
+        tokenizer=tokenizer.path if tokenizer else None,
+        system_prompt=tokenizer.system_prompt if tokenizer else None,
+        over_long=config.generate.over_long,
+    )
+
+
+def check_fingerprint(path: Path, config: RunConfig, has_responses: bool) -> Fingerprint:
+    """Compare run.toml with the run's fingerprint, or write the first one.
+
+    Args:
+        path: ``fingerprint.json``.
+        config: As it is now.
+        has_responses: While the run holds none, anything may still change.
+
+    Returns:
+        The fingerprint that holds.
+
+    Raises:
+        FingerprintError: They differ, and there are responses.
+        OSError: The file cannot be read or written.
+    """
+    now, before = fingerprint_of(config), _load(path)
+    if before is None or not has_responses:
+        save_fingerprint(path, now)
+        return now
+    now.model = before.model
+    changed = _differences(before, now)
+    if changed:
+        raise FingerprintError(
+            f"{path}: run.toml would make other data than this run holds: {'; '.join(changed)}. Put it back, or start "
+            f"a new run. To mix both on purpose, remove {path.name}."
+        )
+    return now
+
+
+def check_model(fingerprint: Fingerprint, path: Path, model: str | None) -> str | None:
+    """Compare the model that a server names with the run's; remember the first one.
+
+    Returns:
+        A sentence when they differ, else None.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    if model is None or model == fingerprint.model:
+        return None
+    if fingerprint.model is None:
+        fingerprint.model = model
+        save_fingerprint(path, fingerprint)
+        return None
+    return (
+        f"serves the model {model!r}, this run was made with {fingerprint.model!r}; to go on with it on purpose, "
+        f"remove {path.name} from the run"
+    )
+
+
+def save_fingerprint(path: Path, fingerprint: Fingerprint) -> None:
+    """Write it, atomically.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    replace_file(path, msgspec.json.format(msgspec.json.encode(fingerprint)) + b"\n")
+
+
+def _load(path: Path) -> Fingerprint | None:
+    """Return what the file says; a missing, empty or damaged one counts as none: it is written again."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Fingerprint)
+    except FileNotFoundError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _differences(before: Fingerprint, now: Fingerprint) -> list[str]:
+    found = [
+        f"[sampling] {key} was {before.sampling.get(key, 'not set')!r}, is {now.sampling.get(key, 'not set')!r}"
+        for key in sorted({*before.sampling, *now.sampling})
+        if before.sampling.get(key) != now.sampling.get(key)
+    ]
+    for name in ("tokenizer", "system_prompt", "over_long"):
+        old, new = getattr(before, name), getattr(now, name)
+        if old != new:
+            found.append(f"{name} was {old!r}, is {new!r}")
+    return found

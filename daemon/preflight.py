@@ -1,0 +1,181 @@
+"""``eagle3 check``: everything that can be known before the start, each finding with what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from contracts.fold.run import NotARunError, RunFold
+from contracts.run_config import ConfigError, Dataset, RunConfig, load_run_config
+from contracts.run_dir import RunDir
+from daemon.fingerprint import FingerprintError, check_fingerprint
+from daemon.open_files import most_connections
+from daemon.preparation import import_dataset, limits_of, tokenizer_of
+from daemon.prompts.index import PromptIndex
+from daemon.prompts.refusals import PromptError
+from daemon.prompts.tokenizer import Tokenizer
+from daemon.servers.info import proxy_note
+from daemon.servers.pool import ServerPool
+from daemon.servers.probe import Probe, probe_server
+from daemon.telemetry.gpu import GpuCollector
+
+OK: Final = "ok"
+WARNING: Final = "warning"
+ERROR: Final = "error"
+BYTES_PER_TOKEN: Final = 6.5
+"""Of a response record: digits and comma of an id, with the record's other keys spread over it."""
+
+
+class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One thing that was looked at."""
+
+    level: str
+    what: str
+    advice: str | None = None
+
+
+class Findings(msgspec.Struct):
+    """What `eagle3 check --json` prints."""
+
+    findings: list[Finding]
+
+
+async def check_run(path: Path) -> Findings:
+    """Look at configuration, files, servers, disk and GPUs of a run; imports prompts, sends one tiny request."""
+    run, found = RunDir(path), list[Finding]()
+    try:
+        config = load_run_config(run.config)
+        fold = RunFold(path)
+        fold.poll()
+    except (ConfigError, NotARunError) as error:
+        return Findings([Finding(level=ERROR, what=str(error))])
+    except OSError as error:
+        return Findings([Finding(level=ERROR, what=f"{error.filename or path}: {error.strerror or error}")])
+    found.append(
+        Finding(level=OK, what=f"{run.config}: {len(config.datasets)} data sets, {len(config.servers)} servers")
+    )
+    found += _fingerprint(run, config, fold)
+    probes = await _servers(config, found)
+    found += await asyncio.to_thread(_prompts, run, config, probes)
+    found += _machine(run, config, fold)
+    return Findings(found)
+
+
+def _fingerprint(run: RunDir, config: RunConfig, fold: RunFold) -> list[Finding]:
+    if not any(dataset.responses.done for dataset in fold.datasets.values()):
+        return []
+    try:
+        check_fingerprint(run.fingerprint, config, has_responses=True)
+    except FingerprintError as error:
+        return [Finding(level=ERROR, what=str(error))]
+    return [Finding(level=OK, what="run.toml makes the same data as the responses that are there")]
+
+
+async def _servers(config: RunConfig, found: list[Finding]) -> list[Probe]:
+    note = proxy_note([server.url for server in config.servers])
+    if note:
+        found.append(Finding(level=WARNING, what=note))
+    try:
+        pool = ServerPool(config, lambda slot, before: None)
+    except ConfigError as error:
+        found.append(Finding(level=ERROR, what=str(error)))
+        return []
+    probes: list[Probe] = []
+    for slot in pool.slots:
+        await slot.client.open()
+        probe = await probe_server(slot.control, slot.client, config.sampling)
+        await slot.client.close()
+        found += _of_probe(probe, slot.url)
+        if probe.refusal is None:
+            probes.append(probe)
+    return probes
+
+
+def _of_probe(probe: Probe, url: str) -> list[Finding]:
+    if not probe.reachable:
+        return [
+            Finding(
+                level=ERROR,
+                what=f"{url} does not answer: {probe.refusal}",
+                advice="Start it, or correct [[servers]]. A started daemon waits for it.",
+            )
+        ]
+    if probe.refusal is not None:
+        return [Finding(level=ERROR, what=f"{url}: {probe.refusal}", advice="No work is sent to such a server.")]
+    found = [
+        Finding(
+            level=OK,
+            what=f"{url}: SGLang {probe.version or '(version unknown)'}, {probe.model or '(model unknown)'}, prompts "
+            f"below {probe.max_input_len or '?'} tokens, vocabulary {probe.vocab_size or '?'}; a tiny request agreed",
+        )
+    ]
+    found += [Finding(level=WARNING, what=note) for note in probe.notes]
+    if probe.speculative is not None:
+        found.append(
+            Finding(
+                level=WARNING,
+                what=f"{url} runs speculative decoding ({probe.speculative})",
+                advice="Right for answers; hidden states cannot be captured from it.",
+            )
+        )
+    return found
+
+
+def _prompts(run: RunDir, config: RunConfig, probes: list[Probe]) -> list[Finding]:
+    limits, found = limits_of(config, probes), list[Finding]()
+    if limits.vocab_size is None:
+        found.append(
+            Finding(
+                level=WARNING,
+                what="the vocabulary size is not known: token ids beyond it cannot be refused, and one kills a server",
+                advice="Set [generate] vocab_size.",
+            )
+        )
+    try:
+        tokenizer = tokenizer_of(run, config)
+    except PromptError as error:
+        return [*found, Finding(level=ERROR, what=str(error))]
+    for dataset in config.datasets:
+        found.append(_dataset(run, config, dataset, tokenizer, probes))
+    return found
+
+
+def _dataset(
+    run: RunDir, config: RunConfig, dataset: Dataset, tokenizer: Tokenizer | None, probes: list[Probe]
+) -> Finding:
+    try:
+        imported = import_dataset(run, dataset, tokenizer)
+        with PromptIndex.build(run.dataset(dataset.name).prompts, limits_of(config, probes)) as index:
+            refusals = [*(imported.refusals if imported else []), *index.refusals]
+            usable, generated = len(index.entries), sum(not entry.pretokenized for entry in index.entries)
+    except PromptError as error:
+        return Finding(level=ERROR, what=f"{dataset.name}: {error}")
+    what = f"{dataset.name}: {usable} prompts usable, {generated} of them to be answered, {len(refusals)} refused"
+    if not usable:
+        return Finding(level=ERROR, what=what, advice=f"The first: line {refusals[0].line}: {refusals[0].why}")
+    if refusals:
+        return Finding(level=WARNING, what=what, advice=f"The first: line {refusals[0].line}: {refusals[0].why}")
+    return Finding(level=OK, what=what)
+
+
+def _machine(run: RunDir, config: RunConfig, fold: RunFold) -> list[Finding]:
+    found: list[Finding] = []
+    targets = [fold.target_of(dataset.name) for dataset in config.datasets]
+    needed = sum(target for target in targets if target is not None) * BYTES_PER_TOKEN
+    free = shutil.disk_usage(run.path).free
+    what = f"{free / 1e9:,.1f} GB free on the run's disk; the responses need about {needed / 1e9:,.1f} GB at most"
+    short = free < needed + config.alerts.disk_free_min_gb * 1e9
+    advice = "Make room: a full disk pauses the run." if short else None
+    found.append(Finding(level=WARNING if short else OK, what=what, advice=advice))
+    _, lowered = most_connections(config.generate.concurrency)
+    if lowered:
+        found.append(Finding(level=WARNING, what=lowered))
+    if config.telemetry.gpus:
+        sample = GpuCollector().sample(0.0)
+        seen = f"{len(sample.gpus)} GPUs" if sample.gpus else f"no GPU readings: {sample.reason or sample.state}"
+        found.append(Finding(level=OK if sample.gpus else WARNING, what=seen))
+    return found

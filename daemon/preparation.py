@@ -1,0 +1,101 @@
+"""From run.toml's data sets to queues: import prompts, check every line, record every refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from contracts.clock import Clock
+from contracts.fold.dataset import DatasetFold
+from contracts.records import Failure, FailureClass, Requeue, encode_line
+from contracts.run_config import Dataset, RunConfig
+from contracts.run_dir import RunDir
+from daemon.prompts.importer import ImportReport, import_prompts
+from daemon.prompts.index import PromptIndex, PromptLimits
+from daemon.prompts.refusals import PromptRefusal, refusal_record
+from daemon.prompts.tokenizer import Tokenizer, load_tokenizer
+from daemon.servers.probe import Probe
+
+
+def source_of(run: RunDir, dataset: Dataset) -> Path | None:
+    """Return the file that a data set is imported from, or None when ``prompts.jsonl`` is the person's own."""
+    if dataset.prompts is None:
+        return None
+    source = run.path / dataset.prompts
+    return None if source.resolve() == run.dataset(dataset.name).prompts.resolve() else source
+
+
+def tokenizer_of(run: RunDir, config: RunConfig) -> Tokenizer | None:
+    """Return the tokenizer that run.toml names, or None.
+
+    Raises:
+        PromptError: It cannot be loaded.
+    """
+    if config.tokenizer is None:
+        return None
+    path = config.tokenizer.path
+    if path != "bytes" and (run.path / path).exists():
+        path = str(run.path / path)
+    return load_tokenizer(path, config.tokenizer.system_prompt)
+
+
+def import_dataset(run: RunDir, dataset: Dataset, tokenizer: Tokenizer | None) -> ImportReport | None:
+    """Import a data set's prompts if they come from elsewhere; None when they don't.
+
+    Raises:
+        PromptError: The file as a whole cannot be used.
+    """
+    source = source_of(run, dataset)
+    return None if source is None else import_prompts(source, run.dataset(dataset.name), tokenizer)
+
+
+def limits_of(config: RunConfig, probes: list[Probe]) -> PromptLimits:
+    """Return what prompts must fit: what run.toml says, else the narrowest server."""
+    generate = config.generate
+    return PromptLimits(
+        vocab_size=generate.vocab_size or _least([probe.vocab_size for probe in probes]),
+        max_input_len=_least([probe.max_input_len for probe in probes]),
+        context_length=generate.context_length or _least([probe.context_length for probe in probes]),
+        max_new_tokens=config.max_new_tokens,
+        over_long="clip" if generate.over_long == "clip" else "refuse",
+    )
+
+
+def _least(values: list[int | None]) -> int | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def record_refusals(
+    dataset: DatasetFold,
+    imported: ImportReport | None,
+    index: PromptIndex,
+    clock: Clock,
+    append: Callable[[Path, bytes], None],
+) -> int:
+    """Bring the refused lines in ``failures.jsonl`` up to what they are now; return how many there are.
+
+    A line is recorded once. When a line is no longer refused (another server, a corrected file), all earlier refusals
+    are taken back and the present ones written.
+    """
+    source = [] if imported is None else imported.refusals
+    source_name = None if imported is None else imported.source.name
+    known, known_source = dataset.failures.refused_lines, dataset.failures.refused_source_lines
+    path = dataset.folder.failures
+    if known.keys() - {refusal.line for refusal in index.refusals} or known_source.keys() - {
+        refusal.line for refusal in source
+    }:
+        append(path, encode_line(Requeue(at=clock.now(), error=FailureClass.INVALID_INPUT)))
+        known, known_source = {}, {}
+    for refusal in index.refusals:
+        if refusal.line not in known:
+            append(path, encode_line(_record(dataset.name, refusal, clock, None)))
+    for refusal in source:
+        if refusal.line not in known_source:
+            append(path, encode_line(_record(dataset.name, refusal, clock, source_name)))
+    return len(index.refusals) + len(source)
+
+
+def _record(dataset: str, refusal: PromptRefusal, clock: Clock, source: str | None) -> Failure:
+    record = refusal_record(dataset, refusal, clock.now())
+    record.source = source
+    return record

@@ -1,0 +1,387 @@
+"""One daemon at work: the parts put together, from its first look at the files to its last checkpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Final
+
+from contracts.clock import Clock, boot_id
+from contracts.fold.events import PAUSED, RESUMED, STARTED, STOPPED
+from contracts.fold.run import RunFold
+from contracts.liveness import Liveness
+from contracts.records import Heartbeat, Requeue, Severity
+from contracts.report import build_status
+from contracts.run_config import RunConfig
+from contracts.run_dir import RunDir
+from contracts.status import DatasetStage, RunState, RunStatus
+from contracts.version import version
+from daemon.alert_watch import AlertWatch
+from daemon.events import EventLog
+from daemon.fingerprint import Fingerprint, check_model
+from daemon.generate.queue import DatasetQueue
+from daemon.generate.scheduler import Scheduler
+from daemon.open_files import most_connections
+from daemon.preparation import import_dataset, limits_of, record_refusals, tokenizer_of
+from daemon.prompts.importer import ImportReport
+from daemon.prompts.index import PromptIndex
+from daemon.prompts.refusals import PromptError
+from daemon.servers.info import proxy_note
+from daemon.servers.pool import ServerPool, ServerSlot
+from daemon.telemetry.gpu import GpuCollector
+from daemon.telemetry.host import HostCollector
+from daemon.telemetry.loop import Telemetry
+from daemon.telemetry.rotation import RotatingAppender
+from daemon.telemetry.server import ServerCollector
+from daemon.writer import Writer
+
+CHECKPOINT_EVERY_S: Final = 30.0
+ALERTS_EVERY_S: Final = 1.0
+CLOSE_WRITER_S: Final = 10.0
+
+
+class Session:
+    """A daemon's work on one run; `run` returns when it is over.
+
+    Args:
+        run: The run directory; its lock is held.
+        config: Its run.toml.
+        fold: Brought up to date.
+        fingerprint: What the run's data depends on.
+        notes: Sentences from the start that belong into the events.
+    """
+
+    def __init__(
+        self, run: RunDir, config: RunConfig, fold: RunFold, fingerprint: Fingerprint, notes: list[str]
+    ) -> None:
+        self.run_dir = run
+        self.config = config
+        self.fold = fold
+        self.clock = Clock()
+        self.pid = os.getpid()
+        self.since = self.clock.now()
+        self._fingerprint = fingerprint
+        self._notes = notes
+        self._loop = asyncio.get_running_loop()
+        self._disk_trouble: str | None = None
+        self._activity: str | None = "starting"
+        self._stopping = asyncio.Event()
+        self._changed = asyncio.Event()
+        self.writer = Writer(self._written, self._writing_trouble)
+        self.events = EventLog(lambda line: self.writer.append(run.events, line), self.clock, list(fold.events.last))
+        self._alerts = AlertWatch(self.events)
+        self.pool = ServerPool(config, self._server_changed)
+        wanted = max(fold.concurrency or 1, config.generate.concurrency)
+        most_open, lowered = most_connections(wanted)
+        if lowered:
+            self._notes.append(lowered)
+        self.scheduler = Scheduler(
+            config,
+            fold,
+            self.pool,
+            self.writer,
+            self.events,
+            self.clock,
+            most_open,
+            lambda: self._disk_trouble is None,
+        )
+        self._telemetry = self._make_telemetry()
+
+    async def run(self) -> bool:
+        """Work until everything is done, or until told to end.
+
+        Returns:
+            Whether work is left.
+
+        Raises:
+            OSError: A journal cannot be opened.
+        """
+        self._open_journals()
+        self.writer.start()
+        self.events.emit(
+            Severity.INFO,
+            STARTED,
+            f"daemon {version()} started, pid {self.pid}",
+            data={"pid": self.pid, "boot_id": boot_id()},
+        )
+        for note in self._notes:
+            self.events.emit(Severity.WARNING, "daemon.note", note)
+        await self.pool.open()
+        helpers = [asyncio.create_task(self._telemetry.run()), asyncio.create_task(self._housekeeping())]
+        work = asyncio.create_task(self._work())
+        stopping = asyncio.create_task(self._until_stopped())
+        try:
+            await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()
+        finally:
+            await self._end([*helpers, work, stopping])
+        return self._is_work_left()
+
+    async def _until_stopped(self) -> None:
+        await self._stopping.wait()
+
+    async def _work(self) -> None:
+        imports = await self._import_prompts()
+        if await self._nothing_left():
+            return
+        self._activity = "waiting for a server"
+        while not self.pool.probes and not self.scheduler.draining:
+            self._changed.clear()
+            await self._changed.wait()
+        if self.scheduler.draining:
+            return
+        self._activity = "checking the prompts"
+        await self._make_queues(imports)
+        self._activity = None
+        await self.scheduler.run()
+
+    async def _import_prompts(self) -> dict[str, ImportReport]:
+        """Import what comes from elsewhere. A data set that cannot be imported is named; the others run."""
+        self._activity = "importing prompts"
+        reports: dict[str, ImportReport] = {}
+        try:
+            tokenizer = await asyncio.to_thread(tokenizer_of, self.run_dir, self.config)
+        except PromptError as error:
+            self._event_of_error("prompts.failed", error, None)
+            return reports
+        for dataset in self.config.datasets:
+            try:
+                report = await asyncio.to_thread(import_dataset, self.run_dir, dataset, tokenizer)
+            except PromptError as error:
+                self._event_of_error("prompts.failed", error, dataset.name)
+                continue
+            if report is not None:
+                reports[dataset.name] = report
+                self.events.emit(
+                    Severity.WARNING if report.refused else Severity.INFO,
+                    "prompts.imported",
+                    f"{dataset.name}: {report.accepted} accepted + {report.refused} refused + {report.blank} blank = "
+                    f"{report.lines} {report.unit} of {report.source.name}",
+                    dataset=dataset.name,
+                )
+        self.fold.poll()
+        return reports
+
+    async def _nothing_left(self) -> bool:
+        """Whether the files alone show that all is done: no server is needed to say so."""
+        status = self.status()
+        finished = [DatasetStage.FINISHED, DatasetStage.PRETOKENIZED]
+        return all(dataset.stage in finished and dataset.prompts for dataset in status.datasets)
+
+    async def _make_queues(self, imports: dict[str, ImportReport]) -> None:
+        limits = limits_of(self.config, self.pool.probes)
+        if limits.vocab_size is None:
+            self.events.emit(
+                Severity.WARNING,
+                "prompts.vocabulary",
+                "no server tells its vocabulary size: only negative ids are refused, and an id beyond the vocabulary "
+                "kills a server. Set [generate] vocab_size",
+            )
+        for dataset in self.config.datasets:
+            fold = self.fold.datasets[dataset.name]
+            try:
+                index = await asyncio.to_thread(PromptIndex.build, fold.folder.prompts, limits)
+            except PromptError as error:
+                self._event_of_error("prompts.failed", error, dataset.name)
+                continue
+            refused = record_refusals(fold, imports.get(dataset.name), index, self.clock, self.writer.append)
+            generated = sum(not entry.pretokenized for entry in index.entries)
+            self.events.emit(
+                Severity.WARNING if refused else Severity.INFO,
+                "prompts.ready",
+                f"{dataset.name}: {len(index.entries)} prompts usable, {generated} of them to be answered, "
+                f"{refused} refused" + (f"; {index.mixed}" if index.mixed else ""),
+                dataset=dataset.name,
+            )
+            self.scheduler.queues.append(DatasetQueue(self.fold, fold, index))
+
+    def _event_of_error(self, kind: str, error: Exception, dataset: str | None) -> None:
+        self.events.emit(Severity.CRITICAL, kind, str(error), dataset=dataset)
+
+    def _open_journals(self) -> None:
+        paths = [self.run_dir.events]
+        for dataset in self.fold.datasets.values():
+            paths += [dataset.folder.responses, dataset.folder.failures]
+        for path in paths:
+            repair = self.writer.open(path)
+            if repair is not None:
+                self._notes.append(str(repair))
+        self._notes += self.fold.notes
+        self.fold.notes.clear()
+
+    async def _housekeeping(self) -> None:
+        """Every second: alerts. Every half minute: a checkpoint."""
+        saved = time.monotonic()
+        while True:
+            await asyncio.sleep(ALERTS_EVERY_S)
+            self.fold.poll()
+            self._alerts.update(self.status().alerts)
+            if time.monotonic() - saved >= CHECKPOINT_EVERY_S:
+                self._save_checkpoint()
+                saved = time.monotonic()
+
+    def _save_checkpoint(self) -> None:
+        try:
+            self.fold.save_checkpoint()
+        except OSError as error:
+            self.events.emit(Severity.WARNING, "daemon.note", f"{self.run_dir.checkpoint}: cannot be written: {error}")
+
+    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        given_up = await self.scheduler.stop()
+        await self.pool.close()
+        said = f"daemon ended; {given_up} open requests given up" if given_up else "daemon ended"
+        self.events.emit(Severity.INFO, STOPPED, said)
+        lost = await asyncio.to_thread(self.writer.close, CLOSE_WRITER_S)
+        for queue in self.scheduler.queues:
+            queue.index.close()
+        self._telemetry.wait(1.0)
+        self.fold.poll()
+        if not lost:
+            self._save_checkpoint()
+
+    def _is_work_left(self) -> bool:
+        status = build_status(self.fold, Liveness(False), self.clock.now())
+        return status.state is not RunState.FINISHED
+
+    def status(self) -> RunStatus:
+        """Return the status, as everybody else builds it."""
+        liveness = Liveness(True, self.pid, self.since)
+        return build_status(self.fold, liveness, self.clock.now())
+
+    def heartbeat(self) -> Heartbeat:
+        """Return what only this process knows."""
+        scheduler = self.scheduler
+        return Heartbeat(
+            at=self.clock.now(),
+            mono=self.clock.mono(),
+            boot_id=boot_id(),
+            pid=self.pid,
+            state=self._state(),
+            reason=self._reason(),
+            concurrency=scheduler.concurrency,
+            in_flight={queue.name: queue.in_flight for queue in scheduler.queues},
+            waiting_retry={queue.name: queue.waiting_retry for queue in scheduler.queues},
+            oldest_request_s=scheduler.oldest_s,
+            since_progress_s=scheduler.since_progress_s,
+        )
+
+    def _state(self) -> str:
+        if self.scheduler.draining:
+            return "draining"
+        return "paused" if self.scheduler.paused is not None or self._disk_trouble is not None else "running"
+
+    def _reason(self) -> str | None:
+        if self._disk_trouble is not None:
+            return self._disk_trouble
+        if self.scheduler.paused is not None:
+            return self.scheduler.paused
+        if self._activity is not None:
+            down = [f"{slot.url} {slot.state}: {slot.reason}" for slot in self.pool.slots if slot.reason]
+            waiting = self._activity == "waiting for a server" and down
+            return f"{self._activity} ({'; '.join(down)})" if waiting else self._activity
+        if not any(slot.state == "ok" for slot in self.pool.slots):
+            return "no server can be used: " + "; ".join(f"{slot.url} {slot.reason}" for slot in self.pool.slots)
+        queues = self.scheduler.queues
+        if queues and all(queue.halted or queue.exhausted for queue in queues) and not self.scheduler.in_flight:
+            return "only stopped data sets are left"
+        return None
+
+    def pause(self, reason: str) -> bool:
+        """Send nothing new."""
+        if self.scheduler.paused is not None:
+            return False
+        self.scheduler.paused = reason
+        self.events.emit(Severity.INFO, PAUSED, f"paused: {reason}")
+        return True
+
+    def resume(self) -> bool:
+        """Go on after a pause, or take back a drain."""
+        held = self.scheduler.paused is not None or self.scheduler.draining
+        if held:
+            self.scheduler.paused, self.scheduler.draining = None, False
+            self.events.emit(Severity.INFO, RESUMED, "resumed")
+            self.scheduler.wake()
+        return held
+
+    def drain(self) -> None:
+        """Let what is in flight finish, then end."""
+        if not self.scheduler.draining:
+            self.scheduler.draining = True
+            self._changed.set()
+            self.events.emit(Severity.INFO, "run.draining", f"draining: {self.scheduler.in_flight} requests are open")
+            self.scheduler.wake()
+
+    def stop(self) -> None:
+        """End now. What is in flight is sent again at the next start."""
+        self._stopping.set()
+
+    def requeue(self, record: Requeue, dataset: str | None) -> int:
+        """Give samples another try."""
+        return self.scheduler.requeue(record, dataset)
+
+    def wake(self) -> None:
+        """Look again at what can be sent."""
+        self.scheduler.wake()
+
+    def _written(self, _lines: int) -> None:
+        """Let the scheduler see that the writer has caught up; called in the writing thread."""
+        self._loop.call_soon_threadsafe(self.scheduler.wake)
+
+    def _writing_trouble(self, trouble: str | None) -> None:
+        """Pause while journals cannot be written; called in the writing thread."""
+        self._loop.call_soon_threadsafe(self._set_disk_trouble, trouble)
+
+    def _set_disk_trouble(self, trouble: str | None) -> None:
+        before, self._disk_trouble = self._disk_trouble, trouble
+        if trouble is not None and before is None:
+            self.events.emit(Severity.CRITICAL, PAUSED, f"paused: {trouble}")
+        elif trouble is None and before is not None:
+            self.events.emit(Severity.INFO, RESUMED, "resumed: the journals can be written again")
+            self.scheduler.wake()
+
+    def _server_changed(self, slot: ServerSlot, before: str) -> None:
+        if slot.state == "ok" and slot.probe is not None:
+            differs = check_model(self._fingerprint, self.run_dir.fingerprint, slot.probe.model)
+            if differs is not None:
+                slot.state, slot.reason = "refused", differs
+                self.events.emit(
+                    Severity.CRITICAL, "server.refused", f"{slot.url} {differs}", data={"server": slot.url}
+                )
+                return
+            said = f"{slot.url} is {'back' if before == 'down' else 'ready'}: SGLang {slot.probe.version or '?'}"
+            self.events.emit(
+                Severity.INFO, "server.up", f"{said}, {slot.probe.model or 'model unknown'}", data={"server": slot.url}
+            )
+            for note in slot.probe.notes:
+                self.events.emit(Severity.WARNING, "server.note", note, data={"server": slot.url})
+        elif slot.state != before:
+            kind = f"server.{slot.state}"
+            self.events.emit(
+                Severity.CRITICAL, kind, f"{slot.url} is {slot.state}: {slot.reason}", data={"server": slot.url}
+            )
+        self._changed.set()
+        self.scheduler.wake()
+
+    def _make_telemetry(self) -> Telemetry:
+        settings = self.config.telemetry
+        note = proxy_note([slot.url for slot in self.pool.slots])
+        if note:
+            self._notes.append(note)
+        appenders = {
+            kind: RotatingAppender(self.run_dir.telemetry_file(kind), settings.rotate_mb * 1_000_000)
+            for kind in ("gpu", "host", "server", "daemon")
+        }
+        return Telemetry(
+            gpu=GpuCollector() if settings.gpus else None,
+            host=HostCollector(self.run_dir.path),
+            server=ServerCollector([slot.control for slot in self.pool.slots], self.pool.outstanding),
+            heartbeat=self.heartbeat,
+            appenders=appenders,
+            clock=self.clock,
+            interval_s=settings.interval_s,
+        )

@@ -1,0 +1,168 @@
+"""The only place that appends to journals: batches lines, writes them in a thread, syncs them in another.
+
+A line is handed over with `append` and is in the file (safe from a killed process) some hundred microseconds later, and
+on the disk (safe from a power cut) after the next group commit. A full disk keeps the lines here: they are tried again
+every second, nothing is dropped, and the run is told to pause meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from contracts.journal.append import Journal, NoRoomError, Repair
+
+COMMIT_INTERVAL_S: Final = 0.1
+ROOM_RETRY_S: Final = 1.0
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Writer:
+    """Appends lines to journals from any thread; one instance owns all journals of a run.
+
+    Args:
+        on_written: Called in the writing thread after lines went into files, with their number.
+        on_trouble: Called in the writing thread with a sentence when appending fails, and with None once it works.
+        open_journal: Replaced in tests that break the disk.
+    """
+
+    def __init__(
+        self,
+        on_written: Callable[[int], None],
+        on_trouble: Callable[[str | None], None],
+        open_journal: Callable[[Path], Journal] = Journal,
+    ) -> None:
+        self._on_written = on_written
+        self._on_trouble = on_trouble
+        self._open_journal = open_journal
+        self._journals: dict[Path, Journal] = {}
+        self._pending: dict[Path, list[bytes]] = {}
+        self._unwritten = 0
+        self._dirty: set[Path] = set()
+        self._trouble: str | None = None
+        self._closing = False
+        self._wake = threading.Condition()
+        self._synced = threading.Condition()
+        self._threads = [
+            threading.Thread(target=self._write_loop, name="journal-write", daemon=True),
+            threading.Thread(target=self._sync_loop, name="journal-sync", daemon=True),
+        ]
+
+    def open(self, path: Path) -> Repair | None:
+        """Open a journal before its first line, to repair what a crash left.
+
+        Raises:
+            OSError: It cannot be opened or repaired.
+        """
+        journal = self._journals[path] = self._open_journal(path)
+        return journal.repair
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def append(self, path: Path, line: bytes) -> None:
+        """Hand over one whole line, newline included. Returns at once."""
+        with self._wake:
+            self._pending.setdefault(path, []).append(line)
+            self._unwritten += 1
+            self._wake.notify()
+
+    @property
+    def unwritten(self) -> int:
+        """Lines handed over that are not yet in their files."""
+        return self._unwritten
+
+    def close(self, timeout_s: float) -> int:
+        """Write and sync what is left, then close the files.
+
+        Returns:
+            Lines that could not be written in time (their samples are sent again at the next start).
+        """
+        with self._wake:
+            self._closing = True
+            self._wake.notify_all()
+        deadline = time.monotonic() + timeout_s
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(deadline - time.monotonic(), 0.0))
+        if not any(thread.is_alive() for thread in self._threads):
+            for journal in self._journals.values():
+                journal.close()
+        return self._unwritten
+
+    def _write_loop(self) -> None:
+        while True:
+            with self._wake:
+                while not self._pending and not self._closing:
+                    self._wake.wait()
+                if not self._pending:
+                    break
+                batch, self._pending = self._pending, {}
+            self._write(batch)
+        with self._synced:
+            self._synced.notify_all()
+
+    def _write(self, batch: dict[Path, list[bytes]]) -> None:
+        left = dict(batch)
+        while left:
+            for path, lines in list(left.items()):
+                try:
+                    self._journal(path).append(b"".join(lines))
+                except OSError as error:
+                    self._report(_sentence(path, error))
+                    continue
+                del left[path]
+                with self._synced:
+                    self._dirty.add(path)
+                with self._wake:
+                    self._unwritten -= len(lines)
+                self._on_written(len(lines))
+            if left:
+                with self._wake:
+                    if self._closing:
+                        return
+                    self._wake.wait(ROOM_RETRY_S)
+                    for path, lines in self._pending.items():
+                        left.setdefault(path, []).extend(lines)
+                    self._pending = {}
+            else:
+                self._report(None)
+
+    def _journal(self, path: Path) -> Journal:
+        journal = self._journals.get(path)
+        if journal is None:
+            journal = self._journals[path] = self._open_journal(path)
+        return journal
+
+    def _report(self, trouble: str | None) -> None:
+        if trouble != self._trouble:
+            self._trouble = trouble
+            if trouble:
+                _LOG.error("%s", trouble)
+            self._on_trouble(trouble)
+
+    def _sync_loop(self) -> None:
+        while True:
+            with self._synced:
+                self._synced.wait(COMMIT_INTERVAL_S)
+                dirty, self._dirty = self._dirty, set()
+            for path in dirty:
+                try:
+                    self._journals[path].sync()
+                except OSError as error:
+                    _LOG.error("%s", _sentence(path, error))
+                    self._on_trouble(_sentence(path, error))
+            if not dirty and self._closing and not self._threads[0].is_alive():
+                break
+
+
+def _sentence(path: Path, error: OSError) -> str:
+    if isinstance(error, NoRoomError):
+        return f"{path}: the disk is full; make room, the run goes on by itself"
+    return f"{path}: cannot be written: {error.strerror or error}"

@@ -1,0 +1,80 @@
+"""`eagle3 check`: what would go wrong, before the start; the daemon's own code looks, this prints."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from typing import Literal
+
+import msgspec
+
+from contracts.exit_codes import ExitCode
+from eagle3_tui.arguments import add_run, describe, run_dir
+from eagle3_tui.failure import CommandFailed
+from eagle3_tui.processes import environment, program
+from eagle3_tui.terminal import Signs, detect
+from eagle3_tui.text import wrap
+
+_WIDTH = 100
+
+
+class Finding(msgspec.Struct):
+    """One thing that was looked at."""
+
+    level: Literal["ok", "warning", "error"]
+    what: str
+    advice: str | None = None
+
+
+class Findings(msgspec.Struct):
+    """What ``python -m daemon check --json`` prints."""
+
+    findings: list[Finding]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what `check` takes."""
+    add_run(parser)
+    parser.add_argument("--json", action="store_true", help="the findings as one object")
+    describe(
+        parser,
+        "eagle3 check my_run",
+        (ExitCode.OK, ExitCode.FAILED, ExitCode.USAGE, ExitCode.NOT_A_RUN),
+        "Look at run.toml, prompt files, servers and their answers, disk and GPUs before a start. Sends each server\n"
+        "one tiny request. Exit 1 when something would keep the run from working, 2 when run.toml is wrong.",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look, and print every finding with what to do."""
+    run = run_dir(arguments.run)
+    command = program("daemon", "check", run.path, "--json")
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=environment(), check=False)
+    try:
+        findings = msgspec.json.decode(done.stdout, type=Findings).findings
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        words = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise CommandFailed(
+            words[-1] if words else f"the check printed no findings: {error}", done.returncode or 1
+        ) from error
+    if arguments.json:
+        sys.stdout.write(done.stdout.decode())
+    else:
+        signs = detect(encoding="utf-8").signs
+        for line in (line for finding in findings for line in finding_lines(finding, signs)):
+            print(line)
+        print(_sum(findings))
+    return done.returncode
+
+
+def finding_lines(finding: Finding, signs: Signs) -> list[str]:
+    """Return a finding as lines for people."""
+    sign = {"ok": signs.good, "warning": signs.warning, "error": signs.critical}[finding.level]
+    lines = wrap(finding.what, _WIDTH, first=f"{sign} {finding.level:<8} ", rest=" " * 11)
+    return lines + (wrap(finding.advice, _WIDTH, first=" " * 11 + "> ", rest=" " * 13) if finding.advice else [])
+
+
+def _sum(findings: list[Finding]) -> str:
+    errors, warnings = (sum(one.level == level for one in findings) for level in ("error", "warning"))
+    return f"{errors} errors, {warnings} warnings, {len(findings) - errors - warnings} fine"

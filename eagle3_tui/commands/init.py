@@ -1,0 +1,111 @@
+"""`eagle3 init`: a run directory to begin with."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from contracts.exit_codes import ExitCode
+from contracts.run_dir import RunDir
+from eagle3_tui.arguments import describe
+from eagle3_tui.failure import CommandFailed
+from eagle3_tui.run_template import NewDataset, run_toml
+from eagle3_tui.text import encodable, visible
+
+_HEAD_BYTES: Final = 1 << 16
+_EXAMPLE: Final = NewDataset("my_dataset")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what `init` takes."""
+    parser.add_argument(
+        "dir", nargs="?", type=Path, default=Path(), metavar="DIR", help="the new run directory (default: this folder)"
+    )
+    parser.add_argument("--print", action="store_true", help="print the run.toml instead; makes nothing")
+    parser.add_argument(
+        "--from",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        dest="files",
+        help="prompt files, a data set for each",
+    )
+    describe(
+        parser,
+        "eagle3 init my_run --from prompts/code.jsonl prompts/chat.jsonl",
+        (ExitCode.OK, ExitCode.FAILED, ExitCode.USAGE),
+        "Write a run.toml, every key with its default and meaning, and the folders of its data sets.\n"
+        "Never overwrites one.",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write, or print, a run.toml."""
+    run = RunDir(arguments.dir)
+    datasets = datasets_of(arguments.files, run.path)
+    name = _name(run.path.absolute().name, "my_run")
+    text = run_toml(name, datasets or [_EXAMPLE], holds_text=any(map(_holds_text, arguments.files)))
+    if arguments.print:
+        sys.stdout.write(text)
+        return ExitCode.OK
+    run.path.mkdir(parents=True, exist_ok=True)
+    write_new(run.config, text)
+    for dataset in datasets or [_EXAMPLE]:
+        run.dataset(dataset.name).path.mkdir(parents=True, exist_ok=True)
+    shown = visible(run.path)
+    print(f"wrote {visible(run.config)}; look through it, then: eagle3 check {shown} && eagle3 start {shown}")
+    return ExitCode.OK
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that must not be there yet.
+
+    Raises:
+        CommandFailed: It is there; it is left as it is.
+    """
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise CommandFailed(f"{path}: is there already and is left as it is; see a new one with: --print") from None
+
+
+def datasets_of(files: Sequence[Path], folder: Path) -> list[NewDataset]:
+    """Return a data set for each prompt file, named after it.
+
+    Raises:
+        CommandFailed: A file is missing, or two have the same name.
+    """
+    found: dict[str, NewDataset] = {}
+    for file in files:
+        if not file.is_file():
+            raise CommandFailed(f"{file}: no such file")
+        if encodable(str(file.absolute())) != str(file.absolute()):
+            raise CommandFailed(f"{file}: its path is not UTF-8, so run.toml can't name it; rename it")
+        name = _name(file.name.split(".")[0], "dataset")
+        if name in found:
+            raise CommandFailed(f"{file}: there would be two data sets named {name}; rename one of the files")
+        found[name] = NewDataset(name, _as_named_in(folder, file))
+    return list(found.values())
+
+
+def _as_named_in(folder: Path, file: Path) -> str:
+    """Return the file's path relative to the run directory when it is in it, so that both can be moved together."""
+    absolute, root = file.absolute(), folder.absolute()
+    return os.fspath(absolute.relative_to(root) if absolute.is_relative_to(root) else absolute)
+
+
+def _name(text: str, otherwise: str) -> str:
+    """Return a text as a name for run.toml: letters, digits, dot, dash and underscore of ASCII."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("._-")[:100] or otherwise
+
+
+def _holds_text(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return b'"input_ids"' not in opened.read(_HEAD_BYTES)

@@ -1,0 +1,126 @@
+"""`eagle3 start`: the daemon of a run, in the background; returns once it answers, or with its error."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from typing import Final
+
+from contracts.commands import Ping
+from contracts.control_client import ControlError, send
+from contracts.exit_codes import ExitCode
+from contracts.run_dir import RunDir
+from eagle3_tui.arguments import add_run, describe, run_dir
+from eagle3_tui.failure import CommandFailed
+from eagle3_tui.processes import environment, program
+from eagle3_tui.text import visible
+
+START_S: Final = 60.0
+"""Longest wait for the daemon's first answer."""
+_ASK_S: Final = 0.05
+_STDERR: Final = "daemon.stderr"
+"""What a daemon says before it has a log, and what Python or C says when it crashes."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what `start` takes."""
+    add_run(parser)
+    parser.add_argument(
+        "--foreground", action="store_true", help="stay, log to this terminal (for systemd, containers)"
+    )
+    describe(
+        parser,
+        "eagle3 start my_run && eagle3 tui my_run",
+        (ExitCode.OK, ExitCode.FAILED, ExitCode.USAGE, ExitCode.NOT_A_RUN),
+        "Start the daemon of a run. It goes on when this terminal closes; what was done before is not done again.",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Start the daemon, and wait until it answers."""
+    run = run_dir(arguments.run)
+    command = program("daemon", "run", run.path.absolute())
+    if arguments.foreground:
+        sys.stdout.flush()
+        os.execve(command[0], command, environment())
+    pid = start_detached(run)
+    name = visible(run.path)
+    if pid is None:
+        print(f"the daemon of {name} had nothing left to do and has ended; see: eagle3 status {name}")
+    else:
+        print(f"the daemon of {name} is running (pid {pid}); watch it with: eagle3 tui {name}")
+    return ExitCode.OK
+
+
+def start_detached(run: RunDir, timeout_s: float = START_S) -> int | None:
+    """Start the daemon so that it outlives us and return its pid once it answers; None: it ended, its work done.
+
+    Raises:
+        CommandFailed: As for `wait_until_answers`.
+    """
+    process, said_from = launch(run)
+    try:
+        return process.pid if wait_until_answers(run, process, said_from, timeout_s) else None
+    finally:
+        # It is meant to be left alone: nobody will ask how it ended.
+        process.returncode = process.returncode or 0
+
+
+def launch(run: RunDir) -> tuple[subprocess.Popen[bytes], int]:
+    """Start the daemon in a session of its own; return it, and where in its file of errors its own begin."""
+    with (run.path / _STDERR).open("ab") as stderr:
+        process = subprocess.Popen(
+            program("daemon", "run", run.path.absolute()),
+            stdin=subprocess.DEVNULL,
+            stdout=stderr,
+            stderr=stderr,
+            env=environment(),
+            start_new_session=True,
+        )
+        return process, stderr.tell()
+
+
+def wait_until_answers(
+    run: RunDir, process: subprocess.Popen[bytes], said_from: int, timeout_s: float = START_S
+) -> bool:
+    """Wait until a daemon just launched answers; False: it has ended already, its work done.
+
+    Raises:
+        CommandFailed: It ended, with its own words and exit code, or does not answer in time and goes on.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not _answers(run, process.pid):
+        if process.poll() == 0:
+            return False
+        if process.returncode is not None:
+            raise _ended(run, process.returncode, said_from)
+        if time.monotonic() > deadline:
+            raise CommandFailed(
+                f"{run.path}: the daemon (pid {process.pid}) has not answered within {timeout_s:.0f} s and goes on "
+                f"in the background; see {run.log}, and later: eagle3 status {run.path}"
+            )
+        time.sleep(_ASK_S)
+    return True
+
+
+def _answers(run: RunDir, pid: int) -> bool:
+    """Whether this very daemon answers; an older one's answer is no success."""
+    try:
+        reply = send(run.socket, Ping(), 1.0)
+    except ControlError:
+        return False
+    return reply.ok and reply.result.get("pid") == pid
+
+
+def _ended(run: RunDir, code: int, said_from: int) -> CommandFailed:
+    if code < 0:
+        return CommandFailed(f"{run.path}: the daemon was ended by signal {-code} at its start; see {run.log}")
+    with (run.path / _STDERR).open("rb") as said:
+        said.seek(said_from)
+        lines = [line for line in said.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    if not lines:
+        return CommandFailed(f"{run.path}: the daemon ended with code {code} and said nothing; see {run.log}", code)
+    return CommandFailed(lines[-1].removeprefix("eagle3: "), code)

@@ -1,0 +1,73 @@
+"""A second opinion on a finished run: its files counted with plain json.loads, and by nothing that counted them before."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contracts.status import DatasetStatus, RunStatus
+
+
+@dataclass(frozen=True)
+class Recount:
+    """What the files of one data set hold."""
+
+    prompts: int
+    done: int
+    prompt_tokens: int
+    completion_tokens: int
+    twice: int
+
+
+def differences(status: RunStatus, prepared: Path) -> list[str]:
+    """Return a sentence for every count of a status that the files contradict; empty: all agree."""
+    found = []
+    total = Recount(0, 0, 0, 0, 0)
+    for dataset in status.datasets:
+        counted = recount(prepared / dataset.name)
+        found += _compare(dataset, counted)
+        total = Recount(*(getattr(total, name) + getattr(counted, name) for name in Recount.__dataclass_fields__))
+    return found + _compare(status.totals, total)
+
+
+def recount(folder: Path) -> Recount:
+    """Count the files of one data set.
+
+    Raises:
+        ValueError: A line is not JSON, or its ids and its count differ.
+    """
+    prompts = [record["sample_id"] for record in _records(folder / "prompts.jsonl")]
+    ids: list[str] = []
+    prompt_tokens = completion_tokens = 0
+    for record in _records(folder / "raw_responses.jsonl"):
+        if len(record["output_ids"]) != record["completion_tokens"]:
+            raise ValueError(f"{folder.name}: sample {record['sample_id']!r} counts other ids than it holds")
+        ids.append(str(record["sample_id"]))
+        prompt_tokens += record["prompt_tokens"]
+        completion_tokens += record["completion_tokens"]
+    done = len(set(ids))
+    return Recount(len(prompts), done, prompt_tokens, completion_tokens, len(ids) - done)
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def _compare(dataset: DatasetStatus, counted: Recount) -> list[str]:
+    pairs = (
+        ("prompts", dataset.prompts, counted.prompts),
+        ("done", dataset.done, counted.done),
+        ("prompt tokens", dataset.prompt_tokens, counted.prompt_tokens),
+        ("completion tokens", dataset.completion_tokens, counted.completion_tokens),
+        ("duplicates", dataset.duplicates, counted.twice),
+    )
+    return [
+        f"{dataset.name}: the status says {shown} {name}, the files hold {held}"
+        for name, shown, held in pairs
+        if shown != held
+    ]

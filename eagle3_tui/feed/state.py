@@ -1,0 +1,73 @@
+"""What the screens show: the latest status and events, how old they are, and why where they could not be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from contracts.clock import Clock
+from contracts.records import Event
+from contracts.status import RunStatus
+from eagle3_tui.feed.background import in_background
+
+EVENTS_KEPT: Final = 60
+STALE_AFTER_S: Final = 5.0
+"""The folder is read at least once a second; older than this the screen says how old it is."""
+
+
+class Source(Protocol):
+    """What is read: `contracts.monitor.Monitor`."""
+
+    def refresh(self) -> RunStatus:
+        """Read what is new and return the status."""
+
+    def last_events(self, count: int, /) -> list[Event]:
+        """Return the last events, oldest first."""
+
+    def watch_paths(self) -> list[Path]:
+        """Return the folders in which files change."""
+
+
+@dataclass(frozen=True)
+class View:
+    """One moment, as far as this program could read it."""
+
+    status: RunStatus | None = None
+    """None until the first reading is done."""
+    events: tuple[Event, ...] = ()
+    age_s: float | None = None
+    """Whole seconds since the reading, once that is worth saying; None: fresh."""
+    problem: str | None = None
+    """Why the last reading failed."""
+
+
+class Feed:
+    """Reads a source off the event loop and keeps the latest view."""
+
+    def __init__(self, source: Source, clock: Clock) -> None:
+        self._source = source
+        self._clock = clock
+        self.folders: list[Path] = []
+        """In which files change, as of the last reading."""
+        self._latest = View()
+        self._begun = clock.mono()
+
+    async def read(self) -> None:
+        """Read once. What the system refuses (a removed folder, a dead disk) is kept as the view's problem."""
+        try:
+            status, events, self.folders = await in_background(self._read)
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            self._latest = replace(self._latest, problem=f"can't read {where}{error.strerror or error}")
+            return
+        self._begun = self._clock.mono()
+        self._latest = View(status=status, events=tuple(events))
+
+    def view(self) -> View:
+        """Return the latest view, with its age once it is stale."""
+        age = self._clock.mono() - self._begun
+        return replace(self._latest, age_s=float(int(age))) if age >= STALE_AFTER_S else self._latest
+
+    def _read(self) -> tuple[RunStatus, list[Event], list[Path]]:
+        return self._source.refresh(), self._source.last_events(EVENTS_KEPT), self._source.watch_paths()

@@ -1,0 +1,141 @@
+"""What this terminal can do: whether the app may start here, which signs it can show, whether colour is wanted."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+TOO_SMALL: Final = (40, 12)
+"""Below this many columns or lines only a short form is shown."""
+DEFAULT_SIZE: Final = (80, 24)
+"""What a terminal that reports no size (0x0) is taken for."""
+
+
+@dataclass(frozen=True)
+class Signs:
+    """The characters drawn besides data. None is an emoji, none has a width that terminals disagree on."""
+
+    blocks: str
+    """A cell filled from the left by eighths: first the emptiest part, last the whole cell."""
+    levels: str
+    """A cell filled from below, from nearly empty to full."""
+    empty: str
+    """A cell of a bar that is not filled."""
+    rule: str
+    ellipsis: str
+    degree: str
+    running: str
+    paused: str
+    draining: str
+    stopped: str
+    finished: str
+    stalled: str
+    watching: str
+    waiting: str
+    nothing: str
+    good: str
+    warning: str
+    critical: str
+    info: str
+    more: str
+    """There is more above or below."""
+
+
+UNICODE_SIGNS: Final = Signs(
+    blocks="▏▎▍▌▋▊▉█",
+    levels="▁▂▃▄▅▆▇█",
+    empty="░",
+    rule="─",
+    ellipsis="…",
+    degree="°",
+    running="●",
+    paused="‖",
+    draining="▼",
+    stopped="■",
+    finished="✓",
+    stalled="▲",
+    watching="○",
+    waiting="·",
+    nothing="◇",
+    good="✓",
+    warning="▲",
+    critical="✗",
+    info="·",
+    more="↕",
+)
+ASCII_SIGNS: Final = Signs(
+    blocks="#",
+    levels="0123456789",
+    empty=".",
+    rule="-",
+    ellipsis="~",
+    degree="",
+    running="*",
+    paused="=",
+    draining="v",
+    stopped="#",
+    finished="+",
+    stalled="!",
+    watching="o",
+    waiting=".",
+    nothing="_",
+    good="+",
+    warning="!",
+    critical="X",
+    info=".",
+    more="^",
+)
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What may be sent to this terminal."""
+
+    unicode: bool = True
+    color: bool = True
+
+    @property
+    def signs(self) -> Signs:
+        """The signs that can be shown."""
+        return UNICODE_SIGNS if self.unicode else ASCII_SIGNS
+
+
+class _Stream(Protocol):
+    def isatty(self) -> bool: ...
+
+
+def detect(environ: Mapping[str, str] = os.environ, encoding: str | None = None) -> Capabilities:
+    """Tell from the environment what the terminal can show.
+
+    Args:
+        environ: The environment. The locale's variables count, not what Python made of them: it turns the C locale into
+            UTF-8 for itself, which says nothing about the terminal. NO_COLOR, if not empty, asks for no colour.
+        encoding: Of the stream that is drawn on; None: that of standard error, where Textual draws.
+    """
+    locale = next((environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name)), "")
+    if encoding is None:
+        encoding = getattr(sys.__stderr__, "encoding", None) or ""
+    return Capabilities(unicode=_is_utf8(locale) and _is_utf8(encoding), color=not environ.get("NO_COLOR"))
+
+
+def refusal(streams: Mapping[str, _Stream | None], environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return why the app can't start here and what to do instead, or None.
+
+    Args:
+        streams: What reads keys and what is drawn on, by name: each must be a terminal.
+        environ: The environment, for TERM.
+    """
+    for name, stream in streams.items():
+        if stream is None or not stream.isatty():
+            return f"{name} is not a terminal, so there is no screen to draw on; use: eagle3 status"
+    if environ.get("TERM", "") in ("dumb", "unknown", ""):
+        term = environ.get("TERM") or "not set"
+        return f"TERM is {term}: this terminal can't move its cursor; set TERM (xterm-256color) or use: eagle3 status"
+    return None
+
+
+def _is_utf8(name: str) -> bool:
+    return "utf8" in name.lower().replace("-", "").replace("_", "")

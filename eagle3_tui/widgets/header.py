@@ -1,0 +1,182 @@
+"""The three lines at the top that say whether all is well: state, progress, what is in hand."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from textual.strip import Strip
+
+from contracts.records import Severity
+from contracts.status import RunState, RunStatus
+from eagle3_tui.feed.state import View
+from eagle3_tui.text import UNKNOWN, human_count, human_duration, human_exact, human_rate
+from eagle3_tui.widgets.bars import bar, whole_percent
+from eagle3_tui.widgets.canvas import Canvas
+from eagle3_tui.widgets.line import Group, group, labelled, line
+from eagle3_tui.widgets.look import MOVING, Look
+from eagle3_tui.widgets.times import moment
+
+_LEAST_BAR = 8
+_WELL = (RunState.RUNNING, RunState.DRAINING, RunState.FINISHED, RunState.WATCHING)
+"""States in which no alert means that all is well."""
+
+
+class Header(Canvas):
+    """Run, state, alerts, ETA; progress and speed; counts; and a line for what is out of the ordinary."""
+
+    def lines(self, view: View, width: int, height: int) -> list[Strip]:
+        """Return three lines, and a fourth where there is a reason or a doubt to show."""
+        return header_lines(view, width, self.look)
+
+
+def header_height(view: View) -> int:
+    """Return how many lines the header takes."""
+    return 4 if _notes(view) else 3
+
+
+def header_lines(view: View, width: int, look: Look) -> list[Strip]:
+    """Return the header's lines; see `header_height`."""
+    status = view.status
+    if status is None:
+        lines = [line([group("reading the run's files ...", look.dim, look)], width, look), *_blank(2, width, look)]
+    else:
+        lines = [
+            line(_state_groups(status, look), width, look),
+            line(progress_groups(status, look), width, look),
+            line(_count_groups(status, look), width, look),
+        ]
+    notes = _notes(view)
+    if notes:
+        doubt = view.problem is not None or view.age_s is not None
+        style = look.bad_badge if doubt else look.warn
+        lines.append(line([group(notes, style, look, shrink_to=10)], width, look))
+    return lines
+
+
+def _blank(count: int, width: int, look: Look) -> list[Strip]:
+    return [line([], width, look)] * count
+
+
+def _notes(view: View) -> str:
+    notes = []
+    if view.age_s is not None:
+        notes.append(f"what you see is {human_duration(view.age_s)} old")
+    if view.problem is not None:
+        notes.append(view.problem)
+    if not notes and view.status is not None and view.status.reason:
+        notes.append(view.status.reason)
+    return "; ".join(notes)
+
+
+def state_badge(status: RunStatus, look: Look) -> Group:
+    """Return the state as a shape and a word."""
+    sign, style = look.state(status.state)
+    return group(f" {sign} {status.state.value} ", style, look)
+
+
+def verdict(status: RunStatus, look: Look) -> Group:
+    """Return how many alerts there are, worst first: what a person looks for."""
+    critical = sum(alert.severity is Severity.CRITICAL for alert in status.alerts)
+    warnings = sum(alert.severity is Severity.WARNING for alert in status.alerts)
+    if critical:
+        more = f", {warnings} warning{_plural(warnings)}" if warnings else ""
+        return group(f" {look.signs.critical} {critical} critical{more} ", look.bad_badge, look)
+    if warnings:
+        return group(f" {look.signs.warning} {warnings} warning{_plural(warnings)} ", look.warn_badge, look)
+    if status.state not in _WELL:
+        return group("no alerts", look.plain, look)
+    return group(f"{look.signs.good} no alerts", look.good, look)
+
+
+def _plural(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+def _state_groups(status: RunStatus, look: Look) -> list[Group]:
+    groups = [
+        group(status.run, look.bold, look, shrink_to=8),
+        state_badge(status, look),
+        verdict(status, look),
+    ]
+    if status.elapsed_s is not None:
+        groups.append(group(f"{human_duration(status.elapsed_s)} elapsed", look.plain, look, rank=4))
+    if status.state in (RunState.FINISHED, RunState.WATCHING):
+        return groups
+    eta = status.totals.eta_s
+    if eta is None or status.state not in MOVING:
+        why = "" if status.state in MOVING else f": {status.state.value}"
+        return [*groups, group(f"ETA unknown{why}", look.plain, look, rank=2, right=True)]
+    groups.append(group(f"ETA {human_duration(eta)}", look.bold, look, rank=2, right=True))
+    groups.append(group(f"done {moment(status.at + eta, status.at)}", look.plain, look, rank=3, right=True))
+    return groups
+
+
+def progress_groups(status: RunStatus, look: Look) -> list[Group]:
+    """Return the overall bar with tokens, share and speed."""
+    totals = status.totals
+    share = overall_share(status)
+    if totals.target_tokens:
+        amount = f"{human_count(totals.completion_tokens)} / {human_count(totals.target_tokens)} tokens"
+    else:
+        amount = f"{human_count(totals.completion_tokens)} tokens"
+    shape = Group(
+        ((bar(share, _LEAST_BAR, look.signs), look.progress(status.state)),),
+        rank=2,
+        grow=partial(bar, share, signs=look.signs),
+    )
+    return [
+        shape,
+        group(whole_percent(share), look.bold, look),
+        group(amount, look.bold, look, rank=3),
+        group(f"{human_rate(totals.tokens_per_s)} tok/s now", look.bold, look, rank=1),
+        group(f"{human_rate(totals.tokens_per_s_run)} run", look.plain, look, rank=4),
+    ]
+
+
+def overall_share(status: RunStatus) -> float | None:
+    """Return how much of the work is done, 0 to 1: of the token target, without one of the prompts."""
+    totals = status.totals
+    if status.state is RunState.FINISHED:
+        return 1.0
+    if totals.target_tokens and totals.completion_tokens is not None:
+        return totals.completion_tokens / totals.target_tokens
+    return totals.done / totals.prompts if totals.prompts else None
+
+
+def _count_groups(status: RunStatus, look: Look) -> list[Group]:
+    totals = status.totals
+    in_flight = human_exact(totals.in_flight)
+    if status.concurrency is not None:
+        in_flight += f"/{human_exact(status.concurrency)}"
+    prompts = f"/{human_exact(totals.prompts)}" if totals.prompts is not None else ""
+    groups = [
+        labelled("in flight", in_flight, look.plain, look, 1),
+        labelled("done", human_exact(totals.done) + prompts, look.plain, look, 2),
+        labelled("failed", human_exact(totals.failed), look.warn if totals.failed else look.plain, look, 0),
+        labelled("unreadable", human_exact(totals.unreadable), look.bad if totals.unreadable else look.plain, look, 0),
+    ]
+    for rank, (label, count) in enumerate(
+        (
+            ("quarantined", totals.quarantined),
+            ("without count", totals.unknown_counts),
+            ("waiting for retry", totals.waiting_retry),
+            ("refused", totals.refused),
+            ("duplicates", totals.duplicates),
+            ("incomplete", totals.incomplete),
+        ),
+        start=3,
+    ):
+        if count:
+            groups.append(labelled(label, human_exact(count), look.plain, look, rank))
+    groups.append(_daemon(status, look))
+    return groups
+
+
+def _daemon(status: RunStatus, look: Look) -> Group:
+    daemon = status.daemon
+    if daemon.alive is None:
+        return group("read only: no daemon belongs here", look.dim, look, rank=9, right=True)
+    if not daemon.alive:
+        style = look.plain if status.state is RunState.FINISHED else look.warn
+        return group("no daemon", style, look, rank=2, right=True)
+    return group(f"daemon {daemon.pid or UNKNOWN}", look.dim, look, rank=8, right=True)

@@ -1,0 +1,38 @@
+"""What the tests of whole screens share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.pilot import Pilot
+from textual.widget import Widget
+
+from eagle3_tui.app import Eagle3App
+
+
+async def until(pilot: Pilot[int], true: Callable[[], bool]) -> None:
+    """Let the app run until something holds; the test's own time limit ends a wait for what never comes."""
+    while not true():
+        await pilot.pause()
+
+
+async def shown(pilot: Pilot[int]) -> None:
+    """Wait until the first reading is on the screen."""
+    app = pilot.app
+    assert isinstance(app, Eagle3App)
+    await until(pilot, lambda: app.feed.view().status is not None)
+    await pilot.pause()
+    await pilot.pause()
+
+
+def text_of(app: Eagle3App) -> list[str]:
+    """Return the lines of the screen, as the compositor would send them."""
+    width, height = app.size
+    lines = app.screen._compositor.render_strips()
+    return [strip.text for strip in lines][:height] if width else []
+
+
+def part_text(app: Eagle3App, part: str) -> list[str]:
+    """Return the lines of one part."""
+    widget = app.screen.query_one(f"#{part}", Widget)
+    return [widget.render_line(y).text for y in range(widget.size.height)]

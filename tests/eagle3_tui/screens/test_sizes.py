@@ -1,0 +1,72 @@
+"""Any size a terminal may report: no exception, whole lines, the most important to the last."""
+
+from __future__ import annotations
+
+import pytest
+
+from eagle3_tui.terminal import Capabilities
+from tests.eagle3_tui.conftest import AppMaker
+from tests.eagle3_tui.samples import SCENES, running
+from tests.eagle3_tui.screens.support import shown, text_of
+
+SWEEP = [(0, 0), (1, 1), (20, 5), (200, 60), (10, 3), (80, 24), (40, 12), (39, 12), (41, 200), (300, 12), (80, 24)]
+
+
+@pytest.mark.parametrize("scene", ["stalled", "cjk", "gpus_16", "stopped"])
+@pytest.mark.parametrize("start", [(0, 0), (1, 1), (20, 5)])
+async def test_resize_sweep(make_app: AppMaker, scene: str, start: tuple[int, int]) -> None:
+    app = make_app(SCENES[scene]())
+    async with app.run_test(size=start) as pilot:
+        await shown(pilot)
+        for width, height in SWEEP:
+            await pilot.resize_terminal(width, height)
+            await pilot.pause()
+        assert app.size == (80, 24)
+        assert "stalled" in text_of(app)[0] or scene != "stalled"
+    assert app.return_code == 0
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 12), (53, 17), (120, 36), (200, 50)])
+@pytest.mark.parametrize("unicode", [True, False])
+async def test_every_line_is_as_wide_as_the_screen(
+    make_app: AppMaker, width: int, height: int, unicode: bool
+) -> None:
+    app = make_app(SCENES["cjk"](), capabilities=Capabilities(unicode=unicode))
+    async with app.run_test(size=(width, height)) as pilot:
+        await shown(pilot)
+        for part in ("header", "table", "gpus", "events", "footer"):
+            widget = app.screen.query_one(f"#{part}")
+            for y in range(widget.size.height):
+                strip = widget.render_line(y)
+                assert sum(segment.cell_length for segment in strip) == width, (part, y, strip.text)
+
+
+async def test_small_screen_still_says_how_it_goes(make_app: AppMaker) -> None:
+    app = make_app(SCENES["stalled"]())
+    async with app.run_test(size=(30, 8)) as pilot:
+        await shown(pilot)
+        text = "\n".join(text_of(app))
+        assert "stalled" in text
+        assert "1 critical" in text
+        assert "needs 40x12" in text
+
+
+async def test_all_that_matters_is_on_80x24(make_app: AppMaker) -> None:
+    app = make_app(SCENES["warning"]())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot)
+        text = "\n".join(text_of(app))
+    for needed in (
+        "synth_100k", "● running", "1 warning", "ETA 13h 05m", "35 %", "tok/s now", "in flight 248/256", "failed 12",
+        "unreadable 0", "B1_opencode", "B6_wildchat", "7,412/9,000", "GPUs", "94 %", "127.0.0.1:30000", "server",
+        "q leave",
+    ):  # fmt: skip
+        assert needed in text, needed
+
+
+async def test_before_the_first_reading_it_says_so(make_app: AppMaker) -> None:
+    app = make_app(running())
+    async with app.run_test(size=(80, 24)):
+        app.feed._latest = type(app.feed._latest)()
+        app._show()
+        assert "reading" in "\n".join(text_of(app)) or app.feed.view().status is not None

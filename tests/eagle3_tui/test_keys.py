@@ -1,0 +1,199 @@
+"""Keys send the right commands, say what came of them, and never hold up the screen."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from contracts.commands import Command, Pause, Reply, Resume, Set
+from contracts.control_client import ControlTimeout, DaemonNotRunning
+from eagle3_tui.app import Eagle3App
+from eagle3_tui.keys import KEYS
+from tests.eagle3_tui.conftest import AppMaker
+from tests.eagle3_tui.samples import FakeSender, many_datasets, running, stopped
+from tests.eagle3_tui.screens.support import part_text, shown, text_of, until
+
+
+async def answered(pilot: object, app: Eagle3App) -> None:
+    await app.workers.wait_for_complete([worker for worker in app.workers if worker.group == "control"])
+    await pilot.pause()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("key", "command"), [("p", Pause()), ("r", Resume())])
+async def test_pause_and_resume(make_app: AppMaker, key: str, command: Command) -> None:
+    sender = FakeSender(Reply(ok=True, message="paused: 248 requests finish"))
+    app = make_app(running(), sender=sender)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot)
+        await pilot.press(key)
+        await answered(pilot, app)
+        assert sender.sent == [command]
+        assert "paused: 248 requests finish" in part_text(app, "footer")[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "concurrency", "wanted"),
+    [("plus", 256, 282), ("minus", 256, 230), ("plus", 1, 2), ("minus", 1, 1), ("equals_sign", 10, 11), ("minus", 9, 8)],
+)
+async def test_concurrency_by_a_tenth(make_app: AppMaker, key: str, concurrency: int, wanted: int) -> None:
+    sender = FakeSender()
+    app = make_app(running(concurrency=concurrency), sender=sender)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot)
+        await pilot.press(key)
+        await answered(pilot, app)
+    assert sender.sent == [Set(concurrency=wanted)]
+
+
+async def test_quick_presses_add_up_and_only_the_last_number_is_needed(make_app: AppMaker) -> None:
+    hold = threading.Event()
+    sent: list[Command] = []
+
+    def slow(command: Command) -> Reply:
+        sent.append(command)
+        hold.wait(10)
+        return Reply(ok=True, message="set")
+
+    app = make_app(running(concurrency=100))
+    app._sender = slow
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot)
+        await pilot.press("plus")
+        await until(pilot, lambda: len(sent) == 1)
+        await pilot.press("plus", "plus")
+        hold.set()
+        await answered(pilot, app)
+    assert sent == [Set(concurrency=110), Set(concurrency=133)]
+
+
+async def test_concurrency_without_a_daemon_is_not_guessed(make_app: AppMaker) -> None:
+    sender = FakeSender()
+    app = make_app(stopped(), sender=sender)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot)
+        await pilot.press("plus")
+        await pilot.pause()
+        assert sender.sent == []
+        assert "not known" in part_text(app, "footer")[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (DaemonNotRunning(Path("/data/run")), "no daemon is running"),
+        (ControlTimeout("no answer within 5 s"), "no answer within 5 s"),
+    ],
+)
+async def test_what_went_wrong_is_said(make_app: AppMaker, error: Exception, said: str) -> None:
+    sender = FakeSender()
+    sender.error = error
+    app = make_app(running(), sender=sender)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await shown(pilot)
+        await pilot.press("p")
+        await answered(pilot, app)
+        assert said in part_text(app, "footer")[0]
+        assert "▲" in part_text(app, "footer")[0]
+    assert app.return_code == 0
+
+
+async def test_a_refusal_is_shown_as_one(make_app: AppMaker) -> None:
+    app = make_app(running(), sender=FakeSender(Reply(ok=False, message="it is draining; wait, or stop it")))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot)
+        await pilot.press("r")
+        await answered(pilot, app)
+        assert "▲ resume: it is draining" in part_text(app, "footer")[0]
+
+
+@pytest.mark.parametrize("key", ["p", "r", "plus", "minus"])
+async def test_read_only_sends_nothing(make_app: AppMaker, key: str) -> None:
+    sender = FakeSender()
+    app = make_app(running(), sender=sender, read_only=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot)
+        assert "read only" in part_text(app, "footer")[0]
+        assert "pause" not in part_text(app, "footer")[0]
+        await pilot.press(key)
+        await pilot.pause()
+        assert "read only" in part_text(app, "footer")[0]
+    assert sender.sent == []
+
+
+async def test_a_daemon_that_hangs_holds_up_neither_the_screen_nor_leaving(make_app: AppMaker) -> None:
+    hold = threading.Event()
+    app = make_app(running())
+    app._sender = lambda command: Reply(ok=hold.wait(30))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot)
+        await pilot.press("p")
+        await until(pilot, lambda: "asking the daemon" in part_text(app, "footer")[0])
+        await pilot.press("q")
+        await pilot.pause()
+    hold.set()
+    assert app.return_code == 0
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c", "ctrl+q"])
+async def test_leaving_is_not_an_error_and_sends_nothing(make_app: AppMaker, key: str) -> None:
+    sender = FakeSender()
+    app = make_app(running(), sender=sender)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot)
+        await pilot.press(key)
+        await pilot.pause()
+    assert app.return_code == 0
+    assert sender.sent == []
+
+
+async def test_help_lists_every_key_and_any_key_only_closes_it(make_app: AppMaker) -> None:
+    sender = FakeSender()
+    app = make_app(running(), sender=sender)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot)
+        await pilot.press("question_mark")
+        await pilot.pause()
+        text = "\n".join(text_of(app))
+        for key in KEYS:
+            assert f"{key.shown} " in text
+            assert key.help in text
+        await pilot.press("p")
+        await pilot.pause()
+        assert "synth_100k" in text_of(app)[0]
+    assert sender.sent == []
+
+
+async def test_the_table_scrolls_and_its_titles_and_total_stay(make_app: AppMaker) -> None:
+    app = make_app(many_datasets())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot)
+        rows = len(part_text(app, "table")) - 2
+
+        async def first_row_after(*keys: str) -> str:
+            await pilot.press(*keys)
+            await pilot.pause()
+            lines = part_text(app, "table")
+            assert lines[0].strip().startswith("data set")
+            assert lines[-1].strip().startswith("all")
+            return lines[1]
+
+        assert "100/9,000" in await first_row_after("down")
+        assert " 0/9,000" in await first_row_after("up", "up")
+        assert f" {rows * 100:,}/9,000" in await first_row_after("pagedown")
+        assert f" {(30 - rows) * 100:,}/9,000" in await first_row_after("end")
+        assert f"{30 - rows + 1}-30/30" in part_text(app, "table")[0]
+        assert " 0/9,000" in await first_row_after("home")
+
+
+async def test_a_message_gives_way_to_the_keys(make_app: AppMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eagle3_tui.app.SAY_S", 0.01)
+    app = make_app(running())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot)
+        app.say("something")
+        assert "something" in part_text(app, "footer")[0]
+        while "q leave" not in part_text(app, "footer")[0]:
+            await asyncio.sleep(0.005)
