@@ -24,16 +24,11 @@ class AlertWatch:
         now = {alert_key(alert.code, alert.dataset): alert for alert in alerts}
         for key, alert in now.items():
             if key not in self._open:
-                self._events.emit(
-                    alert.severity, ALERT_RAISED, alert.message, dataset=alert.dataset, data={"code": alert.code}
-                )
+                self._emit(alert.severity, ALERT_RAISED, alert.message, alert)
         for key, alert in self._open.items():
             if key not in now:
-                self._events.emit(
-                    Severity.INFO,
-                    ALERT_CLEARED,
-                    f"over: {alert.message}",
-                    dataset=alert.dataset,
-                    data={"code": alert.code},
-                )
+                self._emit(Severity.INFO, ALERT_CLEARED, f"over: {alert.message}", alert)
         self._open = now
+
+    def _emit(self, severity: Severity, kind: str, message: str, alert: AlertStatus) -> None:
+        self._events.emit(severity, kind, message, dataset=alert.dataset, data={"code": alert.code})

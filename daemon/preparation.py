@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 from contracts.clock import Clock
 from contracts.fold.dataset import DatasetFold
-from contracts.records import Failure, FailureClass, Requeue, encode_line
+from contracts.fold.run import RunFold
+from contracts.records import Failure, FailureClass, Requeue, Severity, encode_line
 from contracts.run_config import Dataset, RunConfig
 from contracts.run_dir import RunDir
+from daemon.events import EventLog
+from daemon.generate.queue import DatasetQueue
 from daemon.prompts.importer import ImportReport, import_prompts
 from daemon.prompts.index import PromptIndex, PromptLimits
-from daemon.prompts.refusals import PromptRefusal, refusal_record
+from daemon.prompts.refusals import PromptError, PromptRefusal, refusal_record
 from daemon.prompts.tokenizer import Tokenizer, load_tokenizer
 from daemon.servers.probe import Probe
+from daemon.writer import Writer
 
 
 def source_of(run: RunDir, dataset: Dataset) -> Path | None:
@@ -63,6 +68,86 @@ def limits_of(config: RunConfig, probes: list[Probe]) -> PromptLimits:
 
 def _least(values: list[int | None]) -> int | None:
     return min((value for value in values if value is not None), default=None)
+
+
+class Preparation:
+    """Makes the queues of a session, telling of everything that was refused.
+
+    Args:
+        run: The run directory.
+        config: Its run.toml.
+        fold: Its fold; brought up to date after an import.
+        events: Takes what a person should read.
+        clock: Gives the times.
+        writer: Takes the records of refused lines.
+    """
+
+    def __init__(
+        self, run: RunDir, config: RunConfig, fold: RunFold, events: EventLog, clock: Clock, writer: Writer
+    ) -> None:
+        self._run = run
+        self._config = config
+        self._fold = fold
+        self._events = events
+        self._clock = clock
+        self._writer = writer
+        self._imported: dict[str, ImportReport] = {}
+
+    async def import_prompts(self) -> None:
+        """Import what comes from elsewhere. A data set that cannot be imported is named; the others run."""
+        try:
+            tokenizer = await asyncio.to_thread(tokenizer_of, self._run, self._config)
+        except PromptError as error:
+            self._failed(error, None)
+            return
+        for dataset in self._config.datasets:
+            try:
+                report = await asyncio.to_thread(import_dataset, self._run, dataset, tokenizer)
+            except PromptError as error:
+                self._failed(error, dataset.name)
+                continue
+            if report is not None:
+                self._imported[dataset.name] = report
+                self._events.emit(
+                    Severity.WARNING if report.refused else Severity.INFO,
+                    "prompts.imported",
+                    f"{dataset.name}: {report.accepted} accepted + {report.refused} refused + {report.blank} blank = "
+                    f"{report.lines} {report.unit} of {report.source.name}",
+                    dataset=dataset.name,
+                )
+        self._fold.poll()
+
+    async def make_queues(self, limits: PromptLimits) -> list[DatasetQueue]:
+        """Check every prompt and return the queues of the data sets that can be used."""
+        queues: list[DatasetQueue] = []
+        if limits.vocab_size is None:
+            self._events.emit(
+                Severity.WARNING,
+                "prompts.vocabulary",
+                "no server tells its vocabulary size: only negative ids are refused, and an id beyond the vocabulary "
+                "kills a server. Set [generate] vocab_size",
+            )
+        for dataset in self._config.datasets:
+            fold = self._fold.datasets[dataset.name]
+            try:
+                index = await asyncio.to_thread(PromptIndex.build, fold.folder.prompts, limits)
+            except PromptError as error:
+                self._failed(error, dataset.name)
+                continue
+            refused = record_refusals(fold, self._imported.get(dataset.name), index, self._clock, self._writer.append)
+            generated = sum(not entry.pretokenized for entry in index.entries)
+            self._events.emit(
+                Severity.WARNING if refused else Severity.INFO,
+                "prompts.ready",
+                f"{dataset.name}: {len(index.entries)} prompts usable, {generated} of them to be answered, "
+                f"{refused} refused" + (f"; {index.mixed}" if index.mixed else ""),
+                dataset=dataset.name,
+            )
+            queues.append(DatasetQueue(self._fold, fold, index))
+        return queues
+
+    def _failed(self, error: PromptError, dataset: str | None) -> None:
+        self._events.emit(Severity.CRITICAL, "prompts.failed", str(error), dataset=dataset)
 
 
 def record_refusals(

@@ -20,13 +20,9 @@ from contracts.version import version
 from daemon.alert_watch import AlertWatch
 from daemon.events import EventLog
 from daemon.fingerprint import Fingerprint, check_model
-from daemon.generate.queue import DatasetQueue
 from daemon.generate.scheduler import Scheduler
 from daemon.open_files import most_connections
-from daemon.preparation import import_dataset, limits_of, record_refusals, tokenizer_of
-from daemon.prompts.importer import ImportReport
-from daemon.prompts.index import PromptIndex
-from daemon.prompts.refusals import PromptError
+from daemon.preparation import Preparation, limits_of
 from daemon.servers.info import proxy_note
 from daemon.servers.pool import ServerPool, ServerSlot
 from daemon.telemetry.gpu import GpuCollector
@@ -123,7 +119,9 @@ class Session:
         await self._stopping.wait()
 
     async def _work(self) -> None:
-        imports = await self._import_prompts()
+        self._activity = "importing prompts"
+        preparation = Preparation(self.run_dir, self.config, self.fold, self.events, self.clock, self.writer)
+        await preparation.import_prompts()
         if await self._nothing_left():
             return
         self._activity = "waiting for a server"
@@ -133,72 +131,15 @@ class Session:
         if self.scheduler.draining:
             return
         self._activity = "checking the prompts"
-        await self._make_queues(imports)
+        self.scheduler.queues += await preparation.make_queues(limits_of(self.config, self.pool.probes))
         self._activity = None
         await self.scheduler.run()
-
-    async def _import_prompts(self) -> dict[str, ImportReport]:
-        """Import what comes from elsewhere. A data set that cannot be imported is named; the others run."""
-        self._activity = "importing prompts"
-        reports: dict[str, ImportReport] = {}
-        try:
-            tokenizer = await asyncio.to_thread(tokenizer_of, self.run_dir, self.config)
-        except PromptError as error:
-            self._event_of_error("prompts.failed", error, None)
-            return reports
-        for dataset in self.config.datasets:
-            try:
-                report = await asyncio.to_thread(import_dataset, self.run_dir, dataset, tokenizer)
-            except PromptError as error:
-                self._event_of_error("prompts.failed", error, dataset.name)
-                continue
-            if report is not None:
-                reports[dataset.name] = report
-                self.events.emit(
-                    Severity.WARNING if report.refused else Severity.INFO,
-                    "prompts.imported",
-                    f"{dataset.name}: {report.accepted} accepted + {report.refused} refused + {report.blank} blank = "
-                    f"{report.lines} {report.unit} of {report.source.name}",
-                    dataset=dataset.name,
-                )
-        self.fold.poll()
-        return reports
 
     async def _nothing_left(self) -> bool:
         """Whether the files alone show that all is done: no server is needed to say so."""
         status = self.status()
         finished = [DatasetStage.FINISHED, DatasetStage.PRETOKENIZED]
         return all(dataset.stage in finished and dataset.prompts for dataset in status.datasets)
-
-    async def _make_queues(self, imports: dict[str, ImportReport]) -> None:
-        limits = limits_of(self.config, self.pool.probes)
-        if limits.vocab_size is None:
-            self.events.emit(
-                Severity.WARNING,
-                "prompts.vocabulary",
-                "no server tells its vocabulary size: only negative ids are refused, and an id beyond the vocabulary "
-                "kills a server. Set [generate] vocab_size",
-            )
-        for dataset in self.config.datasets:
-            fold = self.fold.datasets[dataset.name]
-            try:
-                index = await asyncio.to_thread(PromptIndex.build, fold.folder.prompts, limits)
-            except PromptError as error:
-                self._event_of_error("prompts.failed", error, dataset.name)
-                continue
-            refused = record_refusals(fold, imports.get(dataset.name), index, self.clock, self.writer.append)
-            generated = sum(not entry.pretokenized for entry in index.entries)
-            self.events.emit(
-                Severity.WARNING if refused else Severity.INFO,
-                "prompts.ready",
-                f"{dataset.name}: {len(index.entries)} prompts usable, {generated} of them to be answered, "
-                f"{refused} refused" + (f"; {index.mixed}" if index.mixed else ""),
-                dataset=dataset.name,
-            )
-            self.scheduler.queues.append(DatasetQueue(self.fold, fold, index))
-
-    def _event_of_error(self, kind: str, error: Exception, dataset: str | None) -> None:
-        self.events.emit(Severity.CRITICAL, kind, str(error), dataset=dataset)
 
     def _open_journals(self) -> None:
         paths = [self.run_dir.events]
@@ -345,25 +286,20 @@ class Session:
             self.scheduler.wake()
 
     def _server_changed(self, slot: ServerSlot, before: str) -> None:
+        data = {"server": slot.url}
         if slot.state == "ok" and slot.probe is not None:
             differs = check_model(self._fingerprint, self.run_dir.fingerprint, slot.probe.model)
             if differs is not None:
                 slot.state, slot.reason = "refused", differs
-                self.events.emit(
-                    Severity.CRITICAL, "server.refused", f"{slot.url} {differs}", data={"server": slot.url}
-                )
+                self.events.emit(Severity.CRITICAL, "server.refused", f"{slot.url} {differs}", data=data)
                 return
             said = f"{slot.url} is {'back' if before == 'down' else 'ready'}: SGLang {slot.probe.version or '?'}"
-            self.events.emit(
-                Severity.INFO, "server.up", f"{said}, {slot.probe.model or 'model unknown'}", data={"server": slot.url}
-            )
+            self.events.emit(Severity.INFO, "server.up", f"{said}, {slot.probe.model or 'model unknown'}", data=data)
             for note in slot.probe.notes:
-                self.events.emit(Severity.WARNING, "server.note", note, data={"server": slot.url})
+                self.events.emit(Severity.WARNING, "server.note", note, data=data)
         elif slot.state != before:
-            kind = f"server.{slot.state}"
-            self.events.emit(
-                Severity.CRITICAL, kind, f"{slot.url} is {slot.state}: {slot.reason}", data={"server": slot.url}
-            )
+            said = f"{slot.url} is {slot.state}: {slot.reason}"
+            self.events.emit(Severity.CRITICAL, f"server.{slot.state}", said, data=data)
         self._changed.set()
         self.scheduler.wake()
 

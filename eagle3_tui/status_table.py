@@ -170,7 +170,7 @@ def _machine(status: RunStatus, width: int, signs: Signs) -> list[str]:
     if status.gpus is None:
         lines.append(f"GPUs    {UNKNOWN}")
     elif not status.gpus:
-        lines += wrap(f"GPUs    none: {status.gpu_state or UNKNOWN}", width, rest=" " * 8)
+        lines += wrap(status.gpu_state or "none", width, first="GPUs    ", rest=" " * 8)
     lines += [line for gpu in status.gpus or () for line in _gpu(gpu, width, signs)]
     lines += [line for server in status.servers for line in _server(server, width)]
     if status.host is not None:

@@ -120,6 +120,8 @@ def wrap(text: object, width: int, *, first: str = "", rest: str = "") -> list[s
     for word in visible(text).split(" "):
         gap = "" if fresh else " "
         if not fresh and cell_width(lines[-1]) + len(gap) + cell_width(word) > width:
+            if not word:
+                continue  # one of several spaces in a row: none of them begins a line
             lines.append(rest)
             gap = ""
         for piece in _pieces(gap + word, width - cell_width(lines[-1]), width - cell_width(rest)):

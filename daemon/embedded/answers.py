@@ -40,7 +40,7 @@ class Renderer:
         """The JSON object for one prompt's result, final or (finish_reason None) so far."""
         if fault == "abort":
             result = Result(result.output_ids[: len(result.output_ids) // 2], aborted(), *_times(result))
-        ids = result.ids_json if result.ids_json is not None else orjson.dumps(result.output_ids)
+        ids = result.ids_json if result.ids_json is not None else orjson.dumps(list(result.output_ids))
         parts = [b"{"]
         if self.tokenizer is not None:
             text = result.text_json

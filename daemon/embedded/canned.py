@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 import zlib
+from array import array
 from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,15 +27,15 @@ class AnswerPool:
 
     def __init__(self, top: int, seed: int) -> None:
         draw = random.Random(seed)
-        self.ids = [draw.randrange(256, top) for _ in range(POOL_SIZE)]
+        self.ids = array("H", (draw.randrange(256, top) for _ in range(POOL_SIZE)))
         names = [b"%d" % number for number in self.ids]
         self._ids_json = b",".join(names)
         self._text = b"".join([b"<f%s>" % name for name in names])
         self._id_starts = [0, *accumulate(len(name) + 1 for name in names)]
         self._text_starts = [0, *accumulate(len(name) + 3 for name in names)]
 
-    def slice(self, start: int, count: int, end_id: int | None) -> tuple[list[int], bytes, bytes]:
-        """`count` ids from `start` as (list, JSON list, JSON text); `end_id`, without text, is put last."""
+    def slice(self, start: int, count: int, end_id: int | None) -> tuple[array[int], bytes, bytes]:
+        """`count` ids from `start` as (array, JSON list, JSON text); `end_id`, without text, is put last."""
         ids = self.ids[start : start + count]
         rendered = self._ids_json[self._id_starts[start] : max(0, self._id_starts[start + count] - 1)]
         text = self._text[self._text_starts[start] : self._text_starts[start + count]]

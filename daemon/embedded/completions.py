@@ -58,7 +58,7 @@ def completion(job: Job, result: Result, raw: dict[str, Any], render: Renderer) 
         "matched_stop": reason.get("matched"),
     }
     if raw.get("return_token_ids"):
-        choice |= {"token_ids": result.output_ids, "prompt_token_ids": job.input_ids}
+        choice |= {"token_ids": list(result.output_ids), "prompt_token_ids": job.input_ids}
     return {
         "id": job.rid,
         "object": "text_completion",

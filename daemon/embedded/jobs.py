@@ -7,12 +7,15 @@ answers without torch).
 from __future__ import annotations
 
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 FinishReason = dict[str, Any]
+Ids = list[int] | array[int]
+"""Output ids; an array where they come from a pool, because slicing one is a copy of bytes."""
 
 
 def aborted() -> FinishReason:
@@ -47,7 +50,7 @@ class Result:
     already: the JSON list and JSON string, ready to be put into a body.
     """
 
-    output_ids: list[int]
+    output_ids: Ids
     finish_reason: FinishReason | None
     started: float = 0.0
     prefilled: float = 0.0

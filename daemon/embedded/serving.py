@@ -264,12 +264,19 @@ class _Flight:
 
     def __init__(self, parsed: GenerateRequest, faults: Faults) -> None:
         loop = asyncio.get_running_loop()
-        self.events: asyncio.Queue[tuple[int, Result]] = asyncio.Queue()
+        self._events: asyncio.Queue[tuple[int, Result]] | None = None
         self.done: list[asyncio.Future[Result]] = []
         self.jobs: list[Job] = []
         for number, prompt in enumerate(parsed.prompts):
             self.done.append(loop.create_future())
             self.jobs.append(self._job(number, prompt, parsed.stream, faults.next_delay()))
+
+    @property
+    def events(self) -> asyncio.Queue[tuple[int, Result]]:
+        """What arrives of a stream: the prompt's number, its result so far."""
+        if self._events is None:  # made when it is needed: most requests do not stream
+            self._events = asyncio.Queue()
+        return self._events
 
     def _job(self, number: int, prompt: Prompt, stream: bool, delay: float) -> Job:
         def done(result: Result) -> None:

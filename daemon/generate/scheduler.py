@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
-import random
 import time
 from collections.abc import Callable
 from typing import Final
@@ -14,14 +13,13 @@ import msgspec
 
 from contracts.clock import Clock
 from contracts.fold.run import RunFold
-from contracts.records import Failure, FailureClass, NextStep, Requeue, Response, Severity, encode_line
+from contracts.records import Requeue, Response, Severity, encode_line
 from contracts.run_config import RunConfig
 from daemon.events import EventLog
 from daemon.generate.executor import Failed, Job, execute
+from daemon.generate.failing import FailureHandling, abort
 from daemon.generate.queue import DatasetQueue
-from daemon.generate.retry import REFUSALS_IN_A_ROW, Decision, RetryRules, decide
 from daemon.prompts.index import PromptEntry
-from daemon.servers.info import ServerUnreachable
 from daemon.servers.pool import ServerPool, ServerSlot
 from daemon.servers.probe import RID_PREFIX
 from daemon.writer import Writer
@@ -64,8 +62,7 @@ class Scheduler:
         self._clock = clock
         self._most_open = most_open
         self._writing_allowed = on_writing_allowed
-        self._rules = RetryRules(generate.max_attempts, generate.retry_base_s, generate.retry_max_s)
-        self._chance = random.Random()
+        self._failures = FailureHandling(generate, pool, writer, events, clock)
         self._sampling = config.sampling
         self._parameters: dict[int | None, bytes] = {}
         self._session = f"{int(clock.now() * 1000):x}"
@@ -131,7 +128,7 @@ class Scheduler:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         # Closing the connection aborts too, but only after some seconds: ask, and wait no longer than that.
-        aborts = [asyncio.to_thread(_abort, slot, rid) for slot, rid in open_rids if slot.state == "ok"]
+        aborts = [asyncio.to_thread(abort, slot, rid) for slot, rid in open_rids if slot.state == "ok"]
         try:
             async with asyncio.timeout(2.0):
                 await asyncio.gather(*aborts)
@@ -214,7 +211,7 @@ class Scheduler:
             if isinstance(outcome, Response):
                 self._accept(queue, entry, outcome)
             else:
-                await self._fail(slot, queue, entry, job, outcome)
+                await self._failures.settle(slot, queue, entry, job, outcome)
         finally:
             slot.open_rids.discard(rid)
             slot.outstanding -= 1
@@ -225,89 +222,6 @@ class Scheduler:
         queue.refused_in_a_row = 0
         queue.attempts.pop(entry.key, None)
         queue.deaths.pop(entry.key, None)
-
-    async def _fail(self, slot: ServerSlot, queue: DatasetQueue, entry: PromptEntry, job: Job, failed: Failed) -> None:
-        error, message, deaths = failed.error, failed.message, queue.deaths.get(entry.key, 0)
-        if failed.timed_out:
-            # Free the server's slot before ours is used again, so that never more are open there than we know of.
-            await asyncio.to_thread(_abort, slot, job.rid)
-        if failed.connection_lost and await self._pool.died(slot, refused=failed.refused):
-            if failed.refused:
-                queue.put_back(entry)
-                return
-            deaths += 1
-            error, message = FailureClass.SERVER_DOWN, f"in flight when {slot.url} died: {message}"
-        if error is FailureClass.REJECTED:
-            queue.refused_in_a_row += 1
-            if queue.refused_in_a_row >= REFUSALS_IN_A_ROW:
-                error = FailureClass.CONTRACT_DRIFT
-                message = f"{queue.refused_in_a_row} samples in a row were refused, the last: {message}"
-        decision = decide(
-            error,
-            job.attempt,
-            self._rules,
-            self._chance,
-            status=failed.status,
-            retry_after_s=failed.retry_after_s,
-            deaths=deaths,
-        )
-        if error is FailureClass.SERVER_DOWN and decision.next is NextStep.QUARANTINED:
-            error = FailureClass.POISON
-        self._record(queue, entry, job, slot, failed, decision, error, message)
-        self._settle(queue, entry, job, decision, error, deaths)
-
-    def _record(
-        self,
-        queue: DatasetQueue,
-        entry: PromptEntry,
-        job: Job,
-        slot: ServerSlot,
-        failed: Failed,
-        decision: Decision,
-        error: FailureClass,
-        message: str,
-    ) -> None:
-        failure = Failure(
-            sample_id=entry.sample_id,
-            error=error,
-            message=message,
-            next=decision.next,
-            at=self._clock.now(),
-            attempt=job.attempt if decision.charged else job.attempt - 1,
-            rid=job.rid,
-            server=slot.url,
-            http_status=failed.status,
-            retry_in_s=None if decision.delay_s is None else round(decision.delay_s, 3),
-            completion_tokens=failed.completion_tokens,
-        )
-        self._writer.append(queue.dataset.folder.failures, encode_line(failure))
-
-    def _settle(
-        self,
-        queue: DatasetQueue,
-        entry: PromptEntry,
-        job: Job,
-        decision: Decision,
-        error: FailureClass,
-        deaths: int,
-    ) -> None:
-        """Put the sample where its decision says."""
-        if decision.charged:
-            queue.attempts[entry.key] = job.attempt
-        if decision.next is NextStep.QUARANTINED:
-            queue.quarantine(entry)
-        elif decision.next is NextStep.STOPPED:
-            queue.put_back(entry)
-            if not queue.halted:
-                queue.halted = True
-                self._events.emit(
-                    Severity.CRITICAL, "dataset.halted", f"{queue.name} is stopped: {error}", dataset=queue.name
-                )
-        elif error is FailureClass.SERVER_DOWN:
-            queue.deaths[entry.key] = deaths
-            queue.suspect(entry)
-        else:
-            queue.retry_at(entry, time.monotonic() + (decision.delay_s or 0.0))
 
     def _job(self, queue: DatasetQueue, entry: PromptEntry, rid: str) -> Job:
         return Job(
@@ -335,11 +249,3 @@ class Scheduler:
     @property
     def _think_end(self) -> int | None:
         return self._config.think_end_token
-
-
-def _abort(slot: ServerSlot, rid: str) -> None:
-    """Ask for an abort; a server that is not there has nothing to abort."""
-    try:
-        slot.control.abort(rid)
-    except ServerUnreachable:
-        return

@@ -7,7 +7,6 @@ import io
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
@@ -37,7 +36,6 @@ class FileCalls(Protocol):
         """Read at a position."""
 
 
-@dataclass(frozen=True)
 class OsCalls:
     """The real ones."""
 

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "eagle3 check my_run",
         (ExitCode.OK, ExitCode.FAILED, ExitCode.USAGE, ExitCode.NOT_A_RUN),
         "Look at run.toml, prompt files, servers and their answers, disk and GPUs before a start. Sends each server\n"
-        "one tiny request. Exit 1 when something would keep the run from working, 2 when run.toml is wrong.",
+        "one tiny request. Exit 1 when something would keep the run from working.",
     )
 
 

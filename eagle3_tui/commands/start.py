@@ -72,6 +72,7 @@ def start_detached(run: RunDir, timeout_s: float = START_S) -> int | None:
 def launch(run: RunDir) -> tuple[subprocess.Popen[bytes], int]:
     """Start the daemon in a session of its own; return it, and where in its file of errors its own begin."""
     with (run.path / _STDERR).open("ab") as stderr:
+        said_from = stderr.tell()
         process = subprocess.Popen(
             program("daemon", "run", run.path.absolute()),
             stdin=subprocess.DEVNULL,
@@ -80,7 +81,7 @@ def launch(run: RunDir) -> tuple[subprocess.Popen[bytes], int]:
             env=environment(),
             start_new_session=True,
         )
-        return process, stderr.tell()
+    return process, said_from
 
 
 def wait_until_answers(

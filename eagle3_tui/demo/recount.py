@@ -1,4 +1,4 @@
-"""A second opinion on a finished run: its files counted with plain json.loads, and by nothing that counted them before."""
+"""A second opinion on a finished run: its files counted with plain json.loads, by nothing that counted before."""
 
 from __future__ import annotations
 

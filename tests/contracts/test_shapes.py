@@ -283,7 +283,8 @@ def test_failure_shapes(record: dict[str, Any], message: str) -> None:
 
 
 def test_no_error_is_not_an_error() -> None:
-    for nothing in (None, "", False, {}, []):
+    nothings: list[Any] = [None, "", False, {}, []]
+    for nothing in nothings:
         assert one({"id": "a", "text": "x", "error": nothing, "error_message": ""}).outcome is Outcome.COMPLETE
 
 
@@ -423,11 +424,12 @@ def test_many_keys_are_shortened() -> None:
 
 
 def test_an_unknown_object_beside_an_answer_is_no_obstacle() -> None:
-    for extra in (
+    extras: list[dict[str, Any]] = [
         {"raw": {"html": 1}},
         {"metadata": "x"},
         {"usage": 5},
         {"meta_info": []},
         {"response": {"headers": 1}},
-    ):
+    ]
+    for extra in extras:
         assert one({"id": "a", "text": "x", **extra}).outcome is Outcome.COMPLETE

@@ -13,13 +13,12 @@ from contracts.shapes import BadLine, Outcome, decode_response_line
 from contracts.shapes.line import Line
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-KNOWN = [
-    line
-    for folder in ("shapes", "cases")
-    for path in sorted((FIXTURES / folder).glob("[r013]*.json*"))
-    for line in path.read_bytes().split(b"\n")
-    if line
+CASES = ("03", "16", "29", "30", "31", "33", "34", "35", "47")
+FILES = [
+    *sorted((FIXTURES / "shapes").glob("r*.jsonl")),
+    *(path for number in CASES for path in (FIXTURES / "cases").glob(f"{number}-*")),
 ]
+KNOWN = [line for path in FILES for line in path.read_bytes().split(b"\n") if line]
 EXAMPLES = 150
 NAMES = [
     *Line.__struct_encode_fields__,

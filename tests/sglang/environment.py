@@ -99,7 +99,8 @@ def _install() -> None:
     pip = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--no-compile"]
     pins = [line for line in REQUIREMENTS.read_text().splitlines() if line and not line.startswith("#")]
     torch = next(pin for pin in pins if pin.startswith(f"{_TORCH}=="))
-    _run(f"installing {torch}", [*pip, "-c", str(REQUIREMENTS), torch])
+    # With its dependencies, which depend on the build that the index offers; those pinned here are put right below.
+    _run(f"installing {torch}", [*pip, torch])
     _run(f"installing {len(pins) - 1} more packages", [*pip, "--no-deps", "--prefer-binary", "-r", str(REQUIREMENTS)])
     _STAMP.write_text(_install_key())
     _say(f"{FOLDER.name}: built in {time.monotonic() - begun:.0f} s")

@@ -248,10 +248,7 @@ json_values = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(
-            st.sampled_from(
-                "id sample_id messages conversations role from content value prompt text input input_ids loss_mask body "
-                "turns query history instruction question options type tools image system url attention_mask".split()
-            ),
+            st.sampled_from(KNOWN_KEYS),
             inner,
             max_size=5,
         )

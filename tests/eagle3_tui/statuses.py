@@ -1,0 +1,186 @@
+"""Status objects for tests: built, not measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from contracts.records import GpuReading, HostSample, ServerReading, Severity
+from contracts.status import (
+    AlertStatus,
+    DaemonStatus,
+    DatasetStage,
+    DatasetStatus,
+    RunState,
+    RunStatus,
+    UnreadableLine,
+)
+
+
+def dataset(name: str, **changes: Any) -> DatasetStatus:
+    plain = DatasetStatus(
+        name=name,
+        stage=DatasetStage.WAITING,
+        prompts=None,
+        refused=0,
+        done=0,
+        failed=0,
+        quarantined=0,
+        in_flight=None,
+        waiting_retry=None,
+        unreadable=0,
+        unknown_counts=0,
+        duplicates=0,
+        incomplete=0,
+        prompt_tokens=None,
+        completion_tokens=None,
+        avg_completion_tokens=None,
+        target_tokens=None,
+        overrun_tokens=None,
+        tokens_per_s=None,
+        tokens_per_s_run=None,
+        eta_s=None,
+        length_pct=None,
+        truncated=0,
+    )
+    return msgspec.structs.replace(plain, **changes)
+
+
+def run_status(**changes: Any) -> RunStatus:
+    plain = RunStatus(
+        run="synth_100k",
+        path="/data/runs/synth_100k",
+        state=RunState.WATCHING,
+        reason=None,
+        at=1_700_000_000.0,
+        daemon=DaemonStatus(alive=None),
+        concurrency=None,
+        elapsed_s=None,
+        totals=dataset("total", stage=None),
+        datasets=[dataset("B1")],
+        gpus=None,
+        gpu_state=None,
+        servers=[],
+        host=None,
+        alerts=[],
+        unreadable=[],
+    )
+    return msgspec.structs.replace(plain, **changes)
+
+
+def running() -> RunStatus:
+    """A run in full swing on two GPUs, one of which does not tell its memory."""
+    return run_status(
+        state=RunState.RUNNING,
+        daemon=DaemonStatus(alive=True, pid=4711, since=1_699_984_880.0, heartbeat_age_s=0.4),
+        concurrency=256,
+        elapsed_s=15_120.0,
+        totals=dataset(
+            "total",
+            stage=None,
+            prompts=26_400,
+            done=10_532,
+            failed=12,
+            quarantined=1,
+            waiting_retry=3,
+            in_flight=248,
+            refused=2,
+            unreadable=2,
+            completion_tokens=41_234_567,
+            target_tokens=100_000_000,
+            avg_completion_tokens=1_106.2,
+            tokens_per_s=2_841.3,
+            tokens_per_s_run=2_715.0,
+            eta_s=47_100.0,
+            length_pct=1.04,
+        ),
+        datasets=[
+            dataset("A1_openthoughts", stage=DatasetStage.PRETOKENIZED, prompts=9_800),
+            dataset(
+                "B2_opencodeinstruct",
+                stage=DatasetStage.RUNNING,
+                prompts=9_000,
+                done=7_412,
+                failed=4,
+                completion_tokens=8_197_000,
+                target_tokens=10_000_000,
+                avg_completion_tokens=1_105.9,
+                tokens_per_s=1_402.0,
+                eta_s=1_286.0,
+            ),
+            dataset(
+                "B3_漢字のデータセット名は長い",
+                stage=DatasetStage.FINISHED,
+                prompts=3_120,
+                done=3_120,
+                failed=8,
+                completion_tokens=10_400_123,
+                target_tokens=10_400_000,
+                avg_completion_tokens=3_333.4,
+                tokens_per_s=0.0,
+                eta_s=0.0,
+            ),
+            dataset("B4_\x1b[2Jwaiting", prompts=8_600, target_tokens=10_000_000),
+        ],
+        gpus=[
+            GpuReading(
+                index=0,
+                name="NVIDIA H200",
+                utilization_pct=97.0,
+                memory_used_bytes=88_000_000_000,
+                memory_total_bytes=96_000_000_000,
+                power_w=541.2,
+                power_limit_w=600.0,
+                temperature_c=71.0,
+            ),
+            GpuReading(index=1, utilization_pct=37.0, temperature_c=54.0, reason="memory is not reported"),
+        ],
+        gpu_state="ok",
+        servers=[
+            ServerReading(
+                url="http://127.0.0.1:30000",
+                state="ok",
+                running=248,
+                queued=31,
+                kv_usage_pct=81.2,
+                tokens_per_s=2_850.0,
+                retracted=0,
+            ),
+            ServerReading(url="http://127.0.0.1:30001", state="down", reason="connection refused for 34 s"),
+        ],
+        host=HostSample(
+            at=1.0,
+            cpu_pct=12.3,
+            memory_used_bytes=64_000_000_000,
+            memory_total_bytes=2_000_000_000_000,
+            disk_free_bytes=3_200_000_000_000,
+            shm_free_bytes=900_000_000_000,
+        ),
+        alerts=[
+            AlertStatus(
+                code="server_down",
+                severity=Severity.CRITICAL,
+                message="http://127.0.0.1:30001 does not answer; its work waits, no attempt is charged",
+                since=None,
+                advice="Look at its log and start it again.",
+            ),
+            AlertStatus(code="unreadable_lines", severity=Severity.WARNING, message="2 lines fit no shape", since=None),
+        ],
+        unreadable=[
+            UnreadableLine(file="prepared/B2/raw_responses.jsonl", offset=9_001, line=12, why="not JSON: \x07 at byte 3"),
+        ],
+    )
+
+
+def stopped() -> RunStatus:
+    """Stopped with nothing done: all is unknown or nought."""
+    return run_status(
+        state=RunState.STOPPED,
+        reason="no daemon is running, and work is left",
+        daemon=DaemonStatus(alive=False),
+        totals=dataset("total", stage=None, prompts=10),
+        datasets=[dataset("B1", prompts=10)],
+        gpus=[],
+        gpu_state="none: no NVIDIA driver",
+    )

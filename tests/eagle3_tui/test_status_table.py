@@ -1,0 +1,71 @@
+"""The table of `eagle3 status` against golden files; UPDATE_GOLDEN=1 writes them anew."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from contracts.status import RunStatus
+from eagle3_tui.status_table import status_lines, summary_line
+from eagle3_tui.terminal import ASCII_SIGNS, UNICODE_SIGNS, Signs
+from tests.eagle3_tui.statuses import dataset, run_status, running, stopped
+
+GOLDEN = Path(__file__).parent / "golden"
+STATUSES: dict[str, Callable[[], RunStatus]] = {"running": running, "stopped": stopped, "watching": run_status}
+
+
+@pytest.mark.parametrize("name", STATUSES)
+@pytest.mark.parametrize(("form", "width", "signs"), [("80", 80, UNICODE_SIGNS), ("120-ascii", 120, ASCII_SIGNS)])
+def test_the_table_is_as_agreed(name: str, form: str, width: int, signs: Signs) -> None:
+    lines = status_lines(STATUSES[name](), width=width, signs=signs)
+    text = "\n".join(line.rstrip() for line in lines) + "\n"
+    path = GOLDEN / f"status-{name}-{form}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", STATUSES)
+@pytest.mark.parametrize("width", [1, 10, 40, 80, 200])
+def test_no_line_is_wider_than_asked(name: str, width: int) -> None:
+    for line in status_lines(STATUSES[name](), width=width, signs=UNICODE_SIGNS):
+        assert cell_len(line) <= width
+        assert line.isprintable()
+
+
+def test_case_49_all_rows_of_the_table_end_in_the_same_cell() -> None:
+    lines = status_lines(running(), width=80, signs=UNICODE_SIGNS)
+    start = next(index for index, line in enumerate(lines) if line.startswith("data set"))
+    assert len({cell_len(line) for line in lines[start : start + 6]}) == 1
+
+
+def test_with_ascii_signs_only_data_is_not_ascii() -> None:
+    assert all(line.isascii() for line in status_lines(stopped(), width=80, signs=ASCII_SIGNS))
+
+
+def test_what_is_unknown_is_a_dash() -> None:
+    lines = status_lines(run_status(), width=80, signs=UNICODE_SIGNS)
+    row = next(line for line in lines if line.startswith("B1"))
+    assert row.split() == ["B1", "waiting", "0", "-", "-", "-", "-", "-", "0", "-"]
+
+
+def test_more_unreadable_lines_than_are_listed_are_counted() -> None:
+    status = running()
+    status.totals.unreadable = 1_000
+    assert "unreadable  999 more: see eagle3 status --json" in status_lines(status, width=80, signs=UNICODE_SIGNS)
+
+
+def test_the_summary_is_one_line_with_the_alerts() -> None:
+    line = summary_line(running())
+    assert line.isprintable()
+    assert "running  10,532/26,400 done  41,234,567 tokens  2,841 tok/s  ETA 13h 05m  failed 12  unreadable 2" in line
+    assert line.endswith("critical server_down  warning unreadable_lines")
+
+
+def test_the_summary_of_the_unknown() -> None:
+    status = run_status(totals=dataset("total", stage=None, done=3))
+    assert "watching  3/- done  - tokens  - tok/s  ETA -  failed 0" in summary_line(status)
