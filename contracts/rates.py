@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable
 from typing import Final
@@ -10,6 +11,7 @@ from contracts.fold.history import COARSE_S, FINE_S, History
 
 WINDOW_S: Final = 60.0
 _LEAST_S: Final = 5.0
+_LEAST_MINUTES: Final = 5
 
 
 def tokens_per_s(history: History, now: float, since: float | None, window_s: float = WINDOW_S) -> float | None:
@@ -18,37 +20,36 @@ def tokens_per_s(history: History, now: float, since: float | None, window_s: fl
     Args:
         history: What was finished when.
         now: The present.
-        since: When work began; the window is no longer than that.
+        since: When work began; the window is no longer than that, so that what was done before is no speed.
         window_s: Length of the window.
 
     Returns:
         None before anything can be said: no time stamps, or less than five seconds of work.
     """
-    if not history.fine and not history.coarse:
+    if history.is_empty:
         return 0.0 if since is not None and now - since >= window_s else None
-    start = now - window_s
-    if since is not None and since > start:
-        start = since
-    # Buckets are counted whole: begin at the edge of the first one, and divide by the time it really spans.
-    edge = start - start % FINE_S
-    span = now - max(edge, since if since is not None and since > now - window_s else edge)
+    start = now - window_s if since is None else max(since, now - window_s)
+    # Only buckets that lie in the window as a whole, over the time that they span.
+    edge = math.ceil(start / FINE_S) * FINE_S
+    span = now - edge
     if span < _LEAST_S:
         return None
     return history.since(edge).tokens / span
 
 
 def median_tokens_per_s(histories: Iterable[History], now: float, since: float) -> float | None:
-    """Return the median of tokens a second over the minutes since ``since`` in which any response came.
+    """Return the median of tokens a second over the whole minutes since ``since`` in which any response came.
 
     Returns:
         None with fewer than five such minutes: no basis to call anything slow.
     """
     minutes: dict[int, int] = {}
+    last = now - now % COARSE_S
     for history in histories:
         for begin, end, bucket in history.spans():
-            if begin >= since and end <= now - now % COARSE_S and bucket.tokens:
+            if begin >= since and end <= last and bucket.tokens:
                 minute = int(begin) // COARSE_S
                 minutes[minute] = minutes.get(minute, 0) + bucket.tokens
-    if len(minutes) < 5:
+    if len(minutes) < _LEAST_MINUTES:
         return None
     return statistics.median(minutes.values()) / COARSE_S

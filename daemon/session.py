@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import time
 from typing import Final
@@ -132,6 +133,9 @@ class Session:
             return
         self._activity = "checking the prompts"
         self.scheduler.queues += await preparation.make_queues(limits_of(self.config, self.pool.probes))
+        # Prompts by the hundred thousand live as long as we do: the collector need not look at them every few seconds.
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 50)
         self._activity = None
         await self.scheduler.run()
 

@@ -17,6 +17,8 @@ from typing import Final
 from contracts.journal.append import Journal, NoRoomError, Repair
 
 COMMIT_INTERVAL_S: Final = 0.1
+BATCH_S: Final = 0.004
+"""How long lines are collected before they are written: a thread woken for every line would cost more than its work."""
 ROOM_RETRY_S: Final = 1.0
 _LOG: Final = logging.getLogger(__name__)
 
@@ -71,7 +73,8 @@ class Writer:
         with self._wake:
             self._pending.setdefault(path, []).append(line)
             self._unwritten += 1
-            self._wake.notify()
+            if self._unwritten == 1:
+                self._wake.notify()
 
     @property
     def unwritten(self) -> int:
@@ -103,6 +106,9 @@ class Writer:
                     self._wake.wait()
                 if not self._pending:
                     break
+            if not self._closing:
+                time.sleep(BATCH_S)
+            with self._wake:
                 batch, self._pending = self._pending, {}
             self._write(batch)
         with self._synced:

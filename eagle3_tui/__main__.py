@@ -31,9 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _restart_in_utf8()
         _prepare_streams()
         argv = sys.argv[1:]
-    wants_json = "--json" in argv
-    if wants_json:
-        sys.excepthook = _tell_fault_as_json
+        if "--json" in argv:
+            sys.excepthook = _tell_fault_as_json
     try:
         code = _run(list(argv))
         sys.stdout.flush()
@@ -42,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _reader_gone()
     except expected_errors() as error:
-        return _tell(failure_of(error), wants_json)
+        return _tell(failure_of(error), "--json" in argv)
     return code
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -122,6 +123,7 @@ def _cell(text: str) -> str:
     return text.replace("``", "`").replace("|", "\\|")
 
 
+@cache
 def _declared() -> dict[str, type]:
     """Return every type that occurs, by its title in the schemas."""
     _, definitions = msgspec.json.schema_components(TYPES.values())

@@ -1,4 +1,4 @@
-"""What happened when: counts in time buckets, fine for the last hour and coarse before."""
+"""What happened when: counts in buckets of a second for the last quarter of an hour, and of a minute before."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Final
 
 import msgspec
 
-FINE_S: Final = 10
+FINE_S: Final = 1
+"""Fine enough that what an earlier daemon finished just before a restart does not count as this one's speed."""
 COARSE_S: Final = 60
-_FINE_KEPT: Final = 360
-_FINE_MOST: Final = 720
+_FINE_KEPT: Final = 960
+_FINE_MOST: Final = 2 * _FINE_KEPT
 
 
 class Bucket(msgspec.Struct, array_like=True):
@@ -41,8 +42,16 @@ class History(msgspec.Struct):
     fine: dict[int, Bucket] = {}
     coarse: dict[int, Bucket] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record had a time."""
+        return not self.fine and not self.coarse
+
     def bucket(self, at: float) -> Bucket:
-        """Return the bucket to which something that happened at ``at`` is to be added."""
+        """Return the bucket to which something that happened at ``at`` is to be added.
+
+        It is good until the next call: then it may have become part of a coarse one.
+        """
         number = int(at) // FINE_S
         found = self.fine.get(number)
         if found is None:
@@ -66,13 +75,22 @@ class History(msgspec.Struct):
     def since(self, start: float) -> Bucket:
         """Return the sum of all buckets that begin at ``start`` or later, at the width they have by now."""
         total = Bucket()
-        first = math.ceil(start / FINE_S)
-        for number, bucket in self.fine.items():
-            if number >= first:
-                total.add(bucket)
-        if self.coarse and start < (max(self.coarse) + 1) * COARSE_S:
-            first = math.ceil(start / COARSE_S)
-            for number, bucket in self.coarse.items():
-                if number >= first:
-                    total.add(bucket)
+        _add_from(total, self.fine, math.ceil(start / FINE_S))
+        _add_from(total, self.coarse, math.ceil(start / COARSE_S))
         return total
+
+
+def _add_from(total: Bucket, buckets: dict[int, Bucket], first: int) -> None:
+    """Add the buckets with the number ``first`` and above; a short window looks at no more than itself."""
+    if not buckets:
+        return
+    last = max(buckets)
+    if last - first < len(buckets):
+        for number in range(first, last + 1):
+            bucket = buckets.get(number)
+            if bucket is not None:
+                total.add(bucket)
+        return
+    for number, bucket in buckets.items():
+        if number >= first:
+            total.add(bucket)

@@ -1,7 +1,11 @@
 """The fold over one response file.
 
-Our own writer's lines are recognised by their first and last few keys, with the ids skipped unread: that is what makes
-counting gigabytes a matter of memory bandwidth. Every other line goes through `contracts.shapes`.
+Every line goes through `contracts.shapes`, except in bulk: gigabytes of our own writer's lines are recognised by the
+keys before and behind the ids, with the ids skipped unread, which makes counting a matter of memory bandwidth. A line
+that is not exactly like that, keys, values and all, goes the usual way.
+
+What bulk reading does not see is damage within the ids that changes neither their width nor holds a quote, a newline
+or a NUL: of that, and of counts that contradict the ids, it looks at every 128th line.
 """
 
 from __future__ import annotations
@@ -14,35 +18,44 @@ import msgspec
 from contracts.fold.history import FINE_S, Bucket, History
 from contracts.fold.places import Places
 from contracts.shapes import BadLine, Outcome, ResponseFact, decode_response_line, merge_parts
+from contracts.shapes.answer import stamp
 
 
 def _head(space: bytes) -> re.Pattern[bytes]:
-    """Return a pattern for the keys before the ids, as our writer orders them, with ``space`` after a separator."""
+    """Return a pattern for the keys before the ids, as our writer orders them, with ``space`` after a separator.
+
+    Ids of printable ASCII without escapes are their own keys. Finish reasons that begin like "abort" and "error" are
+    left out: those two are failures.
+    """
     keys = (
-        rb'\{"sample_id":_(?:"([^"\\\x00-\x1f]*)"|(0|-?[1-9][0-9]*)),_"prompt_tokens":_([0-9]{1,9}),_'
-        rb'"completion_tokens":_([0-9]{1,9}),_"finish_reason":_"([a-z_]*)",_"output_ids":_\['
+        rb'\{"sample_id":_(?:"([ !#-\[\]-~]+)"|(0|-?[1-9][0-9]{0,17})),_"prompt_tokens":_(0|[1-9][0-9]{0,8}),_'
+        rb'"completion_tokens":_(0|[1-9][0-9]{0,8}),_"finish_reason":_"([b-df-z][a-z_]{0,30})",_"output_ids":_\['
     )
     return re.compile(keys.replace(b":_", b":" + space).replace(b",_", b"," + space))
 
 
-_COMPACT: Final = _head(b"")
-_SPACED: Final = _head(b" ")
-"""As Python's own json module writes them."""
+_COMPACT: Final = (_head(b"").match, b'],"', 2)
+_SPACED: Final = (_head(b" ").match, b'], "', 3)
+"""As Python's own json module writes them: the keys before the ids, what ends the ids, how far from it the first quote
+behind them is."""
 
-_FINISHED: Final = b'],"finished_at":'
-_ENDINGS: Final = (b"]}", b'],"')
-_NEVER: Final = b"\x00"
-_TEN_DIGITS: Final = re.compile(rb"([0-9]{9})[0-9](?![0-9])")
-_BRACE: Final = 0x7D
-_EXACT_EVERY: Final = 32
-"""In bulk reading the ids of every 32nd line are counted, otherwise of every line."""
+_OPEN: Final = ord("{")
+_EXACT_EVERY: Final = 128
 
 
-class _Rest(msgspec.Struct):
-    """The keys behind the ids that are counted by."""
+class _Rest(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """The keys behind the ids that our writer knows. Any other might change what the line means."""
 
     think_end: bool | None = None
-    finished_at: float | None = None
+    finished_at: float = -1.0
+    started_at: float | None = None
+    rid: str = ""
+    server: str = ""
+    attempt: int = 0
+    matched: int | str | None = None
+    cached_tokens: int | None = None
+    e2e_latency_s: float | None = None
+    schema: int = 0
 
 
 _REST: Final = msgspec.json.Decoder(_Rest)
@@ -87,95 +100,92 @@ class ResponseFold(msgspec.Struct):
 
     def feed(self, block: bytearray, end: int, offset: int, bulk: bool) -> None:
         """Count whole lines; see `LineSink`."""
-        match, other = _COMPACT.match, _SPACED.match
-        find, rfind, starts = block.find, block.rfind, block.startswith
-        done, failures, reasons = self.done, self.failures, dict[bytes, int]()
-        every = _EXACT_EVERY if bulk else 1
-        prompt_sum = completion_sum = known = 0
-        stamp, bucket = _NEVER, Bucket()
+        if bulk and block.find(b"\0", 0, end) < 0:
+            self._feed_bulk(block, end, offset)
+            return
         position = 0
         while position < end:
             self.lines += 1
+            newline = block.find(b"\n", position, end)
+            self._slow(block, position, newline, offset)
+            position = newline + 1
+
+    def _feed_bulk(self, block: bytearray, end: int, offset: int) -> None:
+        """Count whole lines, without a look at most of the ids."""
+        match, ending, back = _COMPACT
+        find, starts, decode = block.find, block.startswith, _REST.decode
+        done, reasons, lines = self.done, dict[bytes, int](), self.lines
+        duplicates = prompt_sum = completion_sum = 0
+        begin = until = 0.0  # of the bucket
+        bucket = Bucket()
+        position = 0
+        while position < end:
+            lines += 1
             newline = find(b"\n", position, end)
             head = match(block, position, newline)
             if head is None:
-                head = other(block, position, newline)
-                if head is None:
-                    self._slow(block, position, newline, offset)
-                    position = newline + 1
-                    continue
-                match, other = other, match
-            ids = head.end()
-            close = rfind(b"]", ids, newline)
-            # Whole in itself: no second object follows the first (a line torn in its ids and continued by another
-            # would hold one), the last bracket ends the ids, and the line ends as an object does.
-            if (
-                close < 0
-                or find(b"{", ids, newline) >= 0
-                or block[newline - 1] != _BRACE
-                or not (starts(stamp, close) or starts(_ENDINGS, close))
-            ):
-                self._slow(block, position, newline, offset)
-                position = newline + 1
-                continue
-            text, number, prompts, completions, reason = head.groups()
-            key = number if text is None else text
-            tokens = int(completions)
-            if self.lines % every == 0 or not 2 * tokens - 1 <= close - ids <= 8 * tokens:
-                count = _count_ids(block[ids:close])
-                if count is None:
-                    self._slow(block, position, newline, offset)
-                    position = newline + 1
-                    continue
-                if count != tokens:
-                    self._contradiction(offset + position, tokens, count)
+                match, ending, back = _SPACED if ending is _COMPACT[1] else _COMPACT
+                head = match(block, position, newline)
+            if head is not None:
+                text, number, prompts, completions, reason = head.groups()
+                tokens = int(completions)
+                ids = head.end()
+                # The first quote behind the ids begins the next key: not so where a line was torn in its ids and
+                # another one continues it. There is none when nothing follows: then the width is negative.
+                quote = find(b'"', ids, newline)
+                close = quote - back
+                if 2 * tokens - 1 <= close - ids <= 8 * tokens and starts(ending, close) and lines % _EXACT_EVERY:
+                    tail = block[quote - 1 : newline]
+                    tail[0] = _OPEN
+                    try:
+                        rest = decode(tail)
+                    except (msgspec.DecodeError, UnicodeDecodeError):
+                        pass
+                    else:
+                        position = newline + 1
+                        key = number if text is None else text
+                        if key in done:
+                            duplicates += 1
+                            continue
+                        done.add(key)
+                        prompt_sum += int(prompts)
+                        completion_sum += tokens
+                        reasons[reason] = reasons.get(reason, 0) + 1
+                        at = rest.finished_at
+                        if not begin <= at < until:
+                            begin, until, bucket = self._bucket(at)
+                        bucket.responses += 1
+                        bucket.tokens += tokens
+                        if reason == b"length":
+                            bucket.lengths += 1
+                        if rest.think_end is not None:
+                            self.think_seen += 1
+                            if not rest.think_end:
+                                self.think_missing += 1
+                                bucket.think_missing += 1
+                        continue
+            self.lines = lines
+            self._slow(block, position, newline, offset)
+            begin = until = 0.0  # the history may have been coarsened
             position = newline + 1
-            if key in done:
-                self.duplicates += 1
-                continue
-            done.add(key)
-            known += 1
-            prompt_sum += int(prompts)
-            completion_sum += tokens
-            reasons[reason] = reasons.get(reason, 0) + 1
-            if failures:
-                failures.pop(key, None)
-            if not starts(stamp, close):
-                stamp, bucket = self._bucket_of(block, close, newline)
-            bucket.responses += 1
-            bucket.tokens += tokens
-            if reason == b"length":
-                bucket.lengths += 1
-        self.known += known
+        self.lines = lines
+        self.duplicates += duplicates
+        self.known += sum(reasons.values())
         self.prompt_tokens += prompt_sum
         self.completion_tokens += completion_sum
-        for name, count_of in reasons.items():
-            self._count_reason(name.decode("ascii"), count_of)
+        for name, count in reasons.items():
+            self._count_reason(name.decode("ascii"), count)
+        if self.failures or self.parts:
+            for key in done & (self.failures.keys() | self.parts.keys()):
+                self.failures.pop(key, None)
+                self.parts.pop(key, None)
 
-    def _bucket_of(self, block: bytearray, close: int, newline: int) -> tuple[bytes, Bucket]:
-        """Return the bucket of the record whose ids end at ``close``, and the bytes by which others of it are known.
-
-        Those bytes hold nine of the ten digits of a time in seconds: the number of a bucket of ten seconds.
-        """
-        finished = close + len(_FINISHED)
-        if block.startswith(_FINISHED, close):
-            found = _TEN_DIGITS.match(block, finished, newline)
-            if found:
-                return bytes(block[close : finished + 9]), self.history.bucket(int(found.group(1)) * FINE_S)
-        return _NEVER, self._odd_bucket(bytes(block[close:newline]))
-
-    def _odd_bucket(self, rest: bytes) -> Bucket:
-        """Return the bucket of a record with other keys first; one that is thrown away when it has no time."""
-        try:
-            keys = _REST.decode(b'{"output_ids":[' + rest)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return Bucket()
-        bucket = Bucket() if keys.finished_at is None else self.history.bucket(keys.finished_at)
-        if keys.think_end is not None:
-            self.think_seen += 1
-            self.think_missing += not keys.think_end
-            bucket.think_missing += not keys.think_end
-        return bucket
+    def _bucket(self, at: float) -> tuple[float, float, Bucket]:
+        """Return begin, end and bucket of a time; for no time a bucket that is thrown away."""
+        if stamp(at) is None:
+            return at, at, Bucket()
+        begin = int(at) // FINE_S * FINE_S
+        return begin, begin + FINE_S, self.history.bucket(at)
 
     def _slow(self, block: bytearray, start: int, newline: int, offset: int) -> None:
         """Count one line of any known shape."""
@@ -241,11 +251,3 @@ class ResponseFold(msgspec.Struct):
     def _count_reason(self, reason: str, count: int) -> None:
         self.finish_reasons[reason] = self.finish_reasons.get(reason, 0) + count
 
-
-def _count_ids(ids: bytearray) -> int | None:
-    """Return how many ids stand between the brackets, or None when something else does."""
-    if ids.translate(None, b"0123456789, "):
-        return None
-    if not ids.strip():
-        return 0
-    return ids.count(b",") + 1

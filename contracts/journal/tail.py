@@ -104,13 +104,14 @@ class Tail:
     def _feed_blocks(self, descriptor: int, offset: int, stat: os.stat_result, sink: LineSink) -> int:
         size = stat.st_size
         block = bytearray(min(BLOCK_BYTES, max(size - offset, 1)))
+        bulk = size - offset > 16 * BLOCK_BYTES
         while True:
             # Kept with every block: an error in the middle leaves what was fed and what counts as read in step.
             self.position = Position(stat.st_dev, stat.st_ino, offset)
             got = os.preadv(descriptor, [block], offset)
             end = block.rfind(b"\n", 0, got) + 1
             if end:
-                sink.feed(block, end, offset, size - offset > 16 * BLOCK_BYTES)
+                sink.feed(block, end, offset, bulk)
                 offset += end
                 continue
             if got < len(block):

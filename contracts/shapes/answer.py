@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from contracts.shapes.facts import Outcome, ResponseFact
 from contracts.shapes.line import Choice, Line, Message, Meta, Metadata, Turn, Usage, is_object, read_field
-from contracts.shapes.values import count, count_ids, given, id_key, message_of, reason_of
+from contracts.shapes.values import count, given, id_key, message_of, reason_of
 
 _USAGE: Final = msgspec.json.Decoder(Usage)
 _META: Final = msgspec.json.Decoder(Meta)
@@ -78,7 +78,7 @@ def read_answer(line: Line, key: bytes | None) -> ResponseFact | None:
     choices = read_field(line.choices, _CHOICES)
     if key is None and meta is not None and type(meta.id) in (str, int):
         key = id_key(meta.id, "meta_info.id")
-    n_ids = count_ids(line.output_ids)
+    n_ids = line.n_output_ids
     prompt, completion = _counts(line, meta, metadata, choices)
     if completion == 0 and not n_ids and _has_text(line, choices):
         prompt, completion = prompt or None, None

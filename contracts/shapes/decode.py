@@ -11,7 +11,7 @@ from contracts.shapes.answer import FAILED_REASONS, abort_message, metadata_of, 
 from contracts.shapes.facts import BadLine, Outcome, ResponseFact, merge_parts
 from contracts.shapes.line import Line, is_object, read_items, read_keys, read_kind, read_line
 from contracts.shapes.other_tools import read_distilabel, read_rollouts
-from contracts.shapes.values import NoShapeError, UnreadableError, count, count_ids, id_key, printable, reason_of
+from contracts.shapes.values import NoShapeError, UnreadableError, count, id_key, printable, reason_of
 
 _BOM: Final = b"\xef\xbb\xbf"
 _MAX_NESTING: Final = 4
@@ -150,7 +150,7 @@ def _completed(fact: ResponseFact, line: Line) -> ResponseFact:
     return replace(
         fact,
         prompt_tokens=prompt if fact.prompt_tokens is None else fact.prompt_tokens,
-        n_output_ids=count_ids(line.output_ids) if fact.n_output_ids is None else fact.n_output_ids,
+        n_output_ids=line.n_output_ids if fact.n_output_ids is None else fact.n_output_ids,
         finished_at=stamp(line.finished_at) if fact.finished_at is None else fact.finished_at,
     )
 

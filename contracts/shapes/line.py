@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from contracts.shapes.ids import ASIDE, count_ids, set_aside
 from contracts.shapes.values import UnreadableError, kind
 
 _T = TypeVar("_T")
@@ -46,6 +47,8 @@ class Line(msgspec.Struct, kw_only=True, gc=False, rename={"async_position": "_a
     object: Any = UNSET
 
     output_ids: _RawValue = UNSET
+    n_output_ids: Any = None
+    """Not from the data: set by `read_line` to the number of ``output_ids``; None when that is no array of numbers."""
     text: _RawValue = UNSET
     generation: _RawValue = UNSET
     generations: _RawValue = UNSET
@@ -139,10 +142,23 @@ def read_line(text: bytes) -> Line:
     Raises:
         UnreadableError: It is not JSON, with the byte; or not an object.
     """
+    aside = set_aside(text)
+    if aside is not None:
+        line = _decode(aside[0])
+        if line is not None and line.output_ids is not UNSET and bytes(line.output_ids) == ASIDE:
+            line.n_output_ids = aside[1]
+            return line
+    # There are no ids, or they are deeper inside, in another spelling, or in a line that needs a closer look.
+    line = _decode(text) or _lenient(text)
+    line.n_output_ids = None if line.output_ids is UNSET else count_ids(bytes(line.output_ids))
+    return line
+
+
+def _decode(text: bytes) -> Line | None:
     try:
         return _LINE.decode(text)
     except msgspec.DecodeError:
-        return _lenient(text)
+        return None
 
 
 def read_items(text: bytes) -> list[bytes]:

@@ -114,21 +114,6 @@ def message_of(value: Any) -> str | None:
     return printable(json.dumps(value, ensure_ascii=False))
 
 
-def count_ids(raw: msgspec.Raw | UnsetType) -> int | None:
-    """Return how many values a flat JSON array of numbers holds, without building them; None when it is none."""
-    if raw is UNSET:
-        return None
-    text = bytes(raw)
-    if text[:1] != b"[":
-        return None
-    ids = text[1:-1]
-    if b'"' in ids or b"[" in ids or b"{" in ids:
-        return None
-    if commas := ids.count(b","):
-        return commas + 1
-    return 1 if ids.strip() else 0
-
-
 def given(raw: msgspec.Raw | UnsetType) -> bool:
     """Return whether a value is there and neither null nor empty."""
     return raw is not UNSET and bytes(raw) not in _BLANK

@@ -11,10 +11,10 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 FinishReason = dict[str, Any]
-Ids = list[int] | array[int]
+Ids: TypeAlias = "list[int] | array[int]"
 """Output ids; an array where they come from a pool, because slicing one is a copy of bytes."""
 
 

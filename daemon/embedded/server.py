@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import struct
 import uuid
 from collections.abc import Awaitable, Callable
 from types import TracebackType
@@ -22,7 +21,7 @@ from daemon.embedded.jobs import Backend, Job, Result, Sampling
 from daemon.embedded.options import Options
 from daemon.embedded.protocol import RESERVED_TOKENS, Limits
 from daemon.embedded.routes import Routes
-from daemon.embedded.serving import GenerateService, RequestLog
+from daemon.embedded.serving import GenerateService, RequestLog, reset
 from daemon.embedded.tokenizer import ByteTokenizer
 
 MAX_BODY_BYTES = 256 * 1024 * 1024
@@ -93,10 +92,10 @@ class EmbeddedServer:
         Raises:
             OSError: the port is taken.
         """
-        self._socket = socket.create_server((self.options.host, self.options.port), backlog=1024)
-        self.port = self._socket.getsockname()[1]
         if self.options.model_dir is not None:
             write_model_folder(self.options.model_dir)
+        self._socket = socket.create_server((self.options.host, self.options.port), backlog=1024)
+        self.port = self._socket.getsockname()[1]
         self._backend = self._make_backend()
         self._backend.start()
         self._service = GenerateService(
@@ -206,13 +205,8 @@ class EmbeddedServer:
         self.dead.set()
         server = self._runner.server
         for connection in list(server.connections) if server is not None else []:
-            transport = connection.transport
-            if transport is not None:
-                raw = transport.get_extra_info("socket")
-                if raw is not None:
-                    with contextlib.suppress(OSError):
-                        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                transport.abort()
+            if connection.transport is not None:
+                reset(connection.transport)
         self._closing = asyncio.get_running_loop().create_task(self._site.stop())
 
     @web.middleware

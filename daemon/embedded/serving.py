@@ -299,9 +299,15 @@ def cut(request: web.Request, *, abruptly: bool = True) -> None:
     if transport is None:
         return
     if abruptly:
-        raw = transport.get_extra_info("socket")
-        if raw is not None:
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
-        transport.abort()
+        reset(transport)
     else:
         transport.close()
+
+
+def reset(transport: asyncio.Transport) -> None:
+    """Close at once; the peer sees a reset, not an orderly end."""
+    raw = transport.get_extra_info("socket")
+    if raw is not None:
+        with contextlib.suppress(OSError):  # the peer may have been faster
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    transport.abort()

@@ -5,8 +5,6 @@ Kept so that executors can later run elsewhere, beside their servers, with the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from contracts.clock import Clock
@@ -18,8 +16,7 @@ from daemon.servers.answers import disagreement, holds_id, one_line, parse_answe
 from daemon.servers.client import AnswerTimeoutError, ConnectionLostError, SglangClient
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True, gc=False):
     """Everything that is needed to run one attempt."""
 
     dataset: str
@@ -34,8 +31,7 @@ class Job:
     """1 for the first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True, gc=False):
     """An attempt that gave no usable answer."""
 
     error: FailureClass

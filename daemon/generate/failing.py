@@ -93,7 +93,7 @@ class FailureHandling:
             retry_in_s=None if decision.delay_s is None else round(decision.delay_s, 3),
             completion_tokens=failed.completion_tokens,
         )
-        self._writer.append(queue.dataset.folder.failures, encode_line(failure))
+        self._writer.append(queue.failures_path, encode_line(failure))
 
     def _place(
         self,

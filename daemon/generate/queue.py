@@ -32,6 +32,8 @@ class DatasetQueue:
         self.name = dataset.name
         self.dataset = dataset
         self.index = index
+        self.responses_path = dataset.folder.responses
+        self.failures_path = dataset.folder.failures
         self._fold = fold
         self._fresh: deque[PromptEntry] = deque()
         self._suspects: deque[PromptEntry] = deque()

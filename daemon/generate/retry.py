@@ -9,9 +9,12 @@ from typing import Final
 from contracts.records import FailureClass, NextStep
 
 POISON_DEATHS: Final = 2
-"""In flight at this many server deaths: not sent again by itself."""
+"""In flight at this many server deaths, the last time as the one suspect on trial: not sent again by itself."""
 
-BUSY_STATUS: Final = 503
+MOST_DEATHS: Final = 4
+"""In flight at this many server deaths, whoever else was: not sent again by itself either."""
+
+BUSY_STATUS: Final = frozenset({429, 503})
 """The server's queue is full or it is restarting: waiting helps, and the sample is not to blame."""
 
 SYSTEMATIC_STATUS: Final = frozenset({401, 403, 404, 405, 415})
@@ -21,7 +24,9 @@ PASSING_STATUS: Final = frozenset({408, 425, 429})
 """4xx that ask for another try."""
 
 REFUSALS_IN_A_ROW: Final = 20
-"""So many samples of a data set refused with no answer in between: the fault is not in the samples."""
+"""So many samples of a data set, sent one after the other, all refused: the fault is not in the samples."""
+
+_MOST_DOUBLINGS: Final = 60
 
 
 @dataclass(frozen=True)
@@ -58,9 +63,11 @@ def decide(
     rules: RetryRules,
     chance: random.Random,
     *,
-    status: int | None = None,
+    blameless: bool = False,
+    waits: int = 0,
     retry_after_s: float | None = None,
     deaths: int = 0,
+    on_trial: bool = False,
 ) -> Decision:
     """Decide what follows a failure.
 
@@ -69,9 +76,11 @@ def decide(
         attempt: Charged attempts, this one included.
         rules: Limits.
         chance: For jitter.
-        status: HTTP status, where there was one.
+        blameless: The sample has no part in it (a full queue, a server that fails everything): no attempt is charged.
+        waits: Blameless attempts of this sample before this one: they lengthen the pause as charged ones do.
         retry_after_s: The server's own wish, in seconds.
         deaths: Server deaths during which the sample was in flight, this one included.
+        on_trial: It was the one suspect that the dead server was being tried with.
     """
     if error is FailureClass.INVALID_INPUT:
         return Decision(NextStep.REFUSED, charged=False)
@@ -80,18 +89,18 @@ def decide(
     if error in (FailureClass.REJECTED, FailureClass.POISON):
         return Decision(NextStep.QUARANTINED)
     if error is FailureClass.SERVER_DOWN:
-        if deaths >= POISON_DEATHS:
+        if deaths >= MOST_DEATHS or (on_trial and deaths >= POISON_DEATHS):
             return Decision(NextStep.QUARANTINED, charged=False)
         return Decision(NextStep.RETRY, delay_s=0.0, charged=False)
-    charged = status != BUSY_STATUS
-    if charged and attempt >= rules.max_attempts:
+    if not blameless and attempt >= rules.max_attempts:
         return Decision(NextStep.QUARANTINED)
-    return Decision(NextStep.RETRY, _delay(attempt, rules, chance, retry_after_s), charged)
+    return Decision(NextStep.RETRY, _delay(attempt + waits, rules, chance, retry_after_s), not blameless)
 
 
-def _delay(attempt: int, rules: RetryRules, chance: random.Random, retry_after_s: float | None) -> float:
+def _delay(tries: int, rules: RetryRules, chance: random.Random, retry_after_s: float | None) -> float:
     """Double from the base to the limit, the upper half of it by chance; never sooner than the server asks."""
-    ceiling = min(rules.base_s * 2.0 ** (max(attempt, 1) - 1), rules.max_s)
+    doublings = min(max(tries, 1) - 1, _MOST_DOUBLINGS)
+    ceiling = min(rules.base_s * 2.0**doublings, rules.max_s)
     delay = ceiling / 2 + chance.random() * ceiling / 2
     if retry_after_s is not None:
         delay = max(delay, min(retry_after_s, rules.max_s))

@@ -142,7 +142,7 @@ class Scheduler:
         for queue in self.queues:
             if dataset in (None, queue.name):
                 count += queue.requeue(record)
-                self._writer.append(queue.dataset.folder.failures, encode_line(record))
+                self._writer.append(queue.failures_path, encode_line(record))
         self.wake()
         return count
 
@@ -170,8 +170,9 @@ class Scheduler:
         """Fill the free slots."""
         if self.draining or self.paused is not None or not self._writing_allowed():
             return
-        now = time.monotonic()
-        while len(self._tasks) < self.concurrency and self._writer.unwritten <= self.concurrency:
+        now, concurrency = time.monotonic(), self.concurrency
+        # An answer that is not yet in its file is still in flight: a killed daemon sends it again.
+        while len(self._tasks) + self._writer.unwritten < concurrency:
             slot = self._pool.pick()
             queue = self._next_queue(now)
             if slot is None or queue is None:
@@ -218,7 +219,7 @@ class Scheduler:
             queue.landed(entry, suspect)
 
     def _accept(self, queue: DatasetQueue, entry: PromptEntry, response: Response) -> None:
-        self._writer.append(queue.dataset.folder.responses, encode_line(response))
+        self._writer.append(queue.responses_path, encode_line(response))
         queue.refused_in_a_row = 0
         queue.attempts.pop(entry.key, None)
         queue.deaths.pop(entry.key, None)

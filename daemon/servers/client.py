@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
+import math
+from contextlib import suppress
 from typing import Final
 
 import aiohttp
+import msgspec
+from yarl import URL
+
+from daemon.servers.deadlines import DeadlineError, Deadlines
 
 KEEP_ALIVE_S: Final = 4.0
 """Idle connections are dropped before SGLang drops them (5 s): a reused one that is being closed looks like a crash."""
+
+ABORT_TIMEOUT_S: Final = 5.0
 
 
 class ConnectionLostError(Exception):
@@ -25,8 +31,7 @@ class AnswerTimeoutError(Exception):
     """No whole answer within the time; the server may still be working on it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """What came back."""
 
     status: int
@@ -45,7 +50,9 @@ class SglangClient:
 
     def __init__(self, url: str, api_key: str | None, connect_timeout_s: float) -> None:
         self.url = url.rstrip("/")
-        self._generate = self.url + "/generate"
+        self._generate = URL(self.url + "/generate")
+        self._abort = URL(self.url + "/abort_request")
+        self._deadlines = Deadlines()
         self._headers = {"Content-Type": "application/json"}
         if api_key is not None:
             self._headers["Authorization"] = f"Bearer {api_key}"
@@ -62,10 +69,13 @@ class SglangClient:
             timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=self._connect_timeout_s),
             trust_env=False,  # a proxy in the environment must not be applied to 127.0.0.1
             auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
+        self._deadlines.start()
 
     async def close(self) -> None:
         """Close all connections; the server aborts what was open."""
+        self._deadlines.stop()
         if self._session is not None:
             await self._session.close()
 
@@ -80,34 +90,43 @@ class SglangClient:
             ConnectionLostError: Refused, reset, or cut off.
             AnswerTimeoutError: Not answered in time.
         """
-        assert self._session is not None, "open() first"
+        if self._session is None:
+            raise RuntimeError("the client is not open")
         try:
-            async with asyncio.timeout(timeout_s):
+            with self._deadlines.within(timeout_s):
                 async with self._session.post(self._generate, data=body, allow_redirects=False) as response:
                     content = await response.read()
                     retry_after = None
                     if response.status >= 400:
                         retry_after = _seconds(response.headers.get("Retry-After"))
                     return Answer(response.status, content, retry_after)
-        except TimeoutError as error:
-            if isinstance(error, aiohttp.ConnectionTimeoutError):
-                raise ConnectionLostError(
-                    f"no connection within {self._connect_timeout_s:g} s", refused=True
-                ) from error
+        except DeadlineError as error:
             raise AnswerTimeoutError(f"no answer within {timeout_s:g} s") from error
+        except aiohttp.ConnectionTimeoutError as error:
+            raise ConnectionLostError(f"no connection within {self._connect_timeout_s:g} s", refused=True) from error
         except aiohttp.ClientConnectorError as error:
-            raise ConnectionLostError(
-                f"connection refused: {error.os_error.strerror or error}", refused=True
-            ) from error
+            raise ConnectionLostError(f"no connection: {error.os_error.strerror or error}", refused=True) from error
         except aiohttp.ClientPayloadError as error:
             raise ConnectionLostError("the answer was cut off", refused=False) from error
         except (aiohttp.ClientError, ConnectionError) as error:
             raise ConnectionLostError(f"connection lost: {error or type(error).__name__}", refused=False) from error
 
+    async def abort(self, rid: str) -> None:
+        """Ask the server to end a request, so that it frees the request's place at once.
+
+        A server that does not take the message has nothing to end, or ends it when it sees the closed connection.
+        """
+        if self._session is None:
+            raise RuntimeError("the client is not open")
+        with suppress(DeadlineError, aiohttp.ClientError, OSError), self._deadlines.within(ABORT_TIMEOUT_S):
+            async with self._session.post(self._abort, json={"rid": rid}, allow_redirects=False) as response:
+                await response.read()
+
 
 def _seconds(value: str | None) -> float | None:
     """Return the seconds of a ``Retry-After``; its form as a date is not used by such servers."""
     try:
-        return None if value is None else max(float(value), 0.0)
+        seconds = float(value or "nan")
     except ValueError:
         return None
+    return max(seconds, 0.0) if math.isfinite(seconds) else None

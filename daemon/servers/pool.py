@@ -1,8 +1,9 @@
-"""The servers of a run: which one is used next, which ones are down, when they are back."""
+"""The servers of a run: which one is used next, which ones cannot be used, when they are back."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,11 +13,20 @@ from contracts.run_config import ConfigError, RunConfig
 from contracts.run_config import Server as ServerConfig
 from daemon.servers.client import SglangClient
 from daemon.servers.info import ServerControl, ServerUnreachable
-from daemon.servers.probe import Probe, probe_server
+from daemon.servers.probe import DOWN, OK, REFUSED, UNREADY, Probe, probe_server
+from daemon.threads import in_thread
 
 PROBE_EVERY_S: Final = 2.0
 PROBE_EVERY_MOST_S: Final = 15.0
-LOST_CHECKS_S: Final = 0.5
+CHECK_EVERY_S: Final = 0.5
+DEATH_VERDICT_S: Final = 6.0
+"""How long after a lost connection a dying server may still seem alive: SGLang's processes take five seconds to go."""
+REFUSED_VERDICT_S: Final = 1.0
+"""The same after a connection that was not even taken."""
+SICK_AFTER: Final = 8
+"""Failed requests to one server with no answer in between, before it is asked whether anything works there."""
+UNTRIED: Final = "untried"
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
@@ -26,14 +36,23 @@ class ServerSlot:
     url: str
     client: SglangClient
     control: ServerControl
-    state: str = "unknown"
-    """``unknown`` before the first probe, then ``ok``, ``down`` or ``refused`` (answers, but not as agreed)."""
+    state: str = UNTRIED
+    """``untried``, then ``ok``, ``unready`` (there, but it cannot answer yet or any more), ``down`` or ``refused``
+    (answers, but not as agreed)."""
     reason: str | None = None
     probe: Probe | None = None
     outstanding: int = 0
     open_rids: set[str] = field(default_factory=set)
+    life: int = 0
+    """Counts its deaths: a request that began in an earlier life was lost with it."""
+    failed_in_a_row: int = 0
+    trial: object | None = None
+    """The attempt that a suspect of its death is being tried with."""
+    trial_since: float = 0.0
     watcher: asyncio.Task[None] | None = None
     lost_check: asyncio.Task[bool] | None = None
+    checked_at: float = 0.0
+    sick_check: asyncio.Task[bool] | None = None
 
 
 class ServerPool:
@@ -41,20 +60,20 @@ class ServerPool:
 
     Args:
         config: The run's configuration.
-        on_change: Called with a slot whose state changed, and with the state it had.
-        death_verdict_s: How long after a lost connection a dying server may still seem alive; SGLang's processes take
-            about five seconds to go.
+        on_change: Called with a slot whose state or reason changed, and with the state it had.
+        objection: Asked about every server that speaks as agreed: why it is not to be used all the same, or None.
     """
 
     def __init__(
         self,
         config: RunConfig,
         on_change: Callable[[ServerSlot, str], None],
-        death_verdict_s: float = 6.0,
+        objection: Callable[[Probe], str | None] = lambda probe: None,
     ) -> None:
         self._sampling: dict[str, Any] = config.sampling
         self._on_change = on_change
-        self._death_verdict_s = death_verdict_s
+        self._objection = objection
+        self._closed = False
         self.slots = [_slot(server, config.generate.connect_timeout_s) for server in config.servers]
 
     async def open(self) -> None:
@@ -65,7 +84,10 @@ class ServerPool:
 
     async def close(self) -> None:
         """Stop probing and close all connections."""
-        tasks = [task for slot in self.slots for task in (slot.watcher, slot.lost_check) if task is not None]
+        self._closed = True
+        tasks = [
+            task for slot in self.slots for task in (slot.watcher, slot.lost_check, slot.sick_check) if task is not None
+        ]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -74,70 +96,130 @@ class ServerPool:
 
     def pick(self) -> ServerSlot | None:
         """Return the usable server with the fewest open requests, or None."""
-        usable = [slot for slot in self.slots if slot.state == "ok"]
+        usable = [slot for slot in self.slots if slot.state == OK]
         return min(usable, key=lambda slot: slot.outstanding) if usable else None
 
     @property
     def probes(self) -> list[Probe]:
         """What the usable servers say of themselves."""
-        return [slot.probe for slot in self.slots if slot.probe is not None and slot.state == "ok"]
+        return [slot.probe for slot in self.slots if slot.probe is not None and slot.state == OK]
+
+    @property
+    def all_tried(self) -> bool:
+        """Whether every server has been probed at least once."""
+        return all(slot.state != UNTRIED for slot in self.slots)
 
     def outstanding(self, url: str) -> int | None:
         """Return the open requests at a server."""
         return next((slot.outstanding for slot in self.slots if slot.url == url), None)
 
-    async def died(self, slot: ServerSlot, *, refused: bool) -> bool:
+    async def died(self, slot: ServerSlot, life: int, *, refused: bool) -> bool:
         """Return whether a lost connection meant the death of the server; marks it as down if so.
 
-        One check serves all requests that were lost together.
+        Args:
+            slot: The server.
+            life: Its ``life`` when the request was sent.
+            refused: The connection was not even taken.
         """
-        if slot.state == "down":
-            return True
-        if slot.lost_check is None or slot.lost_check.done():
-            slot.lost_check = asyncio.create_task(self._check_lost(slot, 1.0 if refused else self._death_verdict_s))
-        return await asyncio.shield(slot.lost_check)
-
-    async def _check_lost(self, slot: ServerSlot, for_s: float) -> bool:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + for_s
+        deadline = loop.time() + (REFUSED_VERDICT_S if refused else DEATH_VERDICT_S)
         while True:
-            try:
-                await asyncio.to_thread(slot.control.model_info)
-            except ServerUnreachable as error:
-                if not error.timed_out:
-                    self.mark_down(slot, error.why)
-                    return True
+            if slot.life != life or await self._is_gone(slot):
+                return True
             if loop.time() >= deadline:
                 return False
-            await asyncio.sleep(min(LOST_CHECKS_S, for_s / 4))
+            await asyncio.sleep(CHECK_EVERY_S)
+
+    async def is_sick(self, slot: ServerSlot) -> bool:
+        """Return whether a server that failed request after request fails a tiny one too; takes it out of use if so.
+
+        One check serves all that ask meanwhile.
+        """
+        if slot.state != OK:
+            return True
+        if slot.sick_check is None or slot.sick_check.done():
+            slot.sick_check = self._task(self._check_sick(slot))
+        return await asyncio.shield(slot.sick_check)
 
     def mark_down(self, slot: ServerSlot, why: str) -> None:
-        """Send nothing more there until a probe succeeds."""
-        if slot.state != "down":
-            self._change(slot, "down", why)
-        if slot.watcher is None or slot.watcher.done():
+        """Its process is gone: send nothing more there until a probe succeeds."""
+        if slot.state == OK:
+            slot.life += 1
+        self._take_out(slot, DOWN, why)
+
+    async def _is_gone(self, slot: ServerSlot) -> bool:
+        """Ask once whether the server is there; one call serves all that ask meanwhile and shortly after."""
+        if slot.state == DOWN:
+            return True
+        now = asyncio.get_running_loop().time()
+        if slot.lost_check is None or slot.lost_check.done():
+            if slot.checked_at and now - slot.checked_at < CHECK_EVERY_S / 2:
+                return False
+            slot.lost_check = self._task(self._ask_if_there(slot))
+        return await asyncio.shield(slot.lost_check)
+
+    async def _ask_if_there(self, slot: ServerSlot) -> bool:
+        try:
+            await in_thread(slot.control.model_info, "server-check")
+        except ServerUnreachable as error:
+            if not error.timed_out:
+                self.mark_down(slot, error.why)
+                return True
+        finally:
+            slot.checked_at = asyncio.get_running_loop().time()
+        return False
+
+    async def _check_sick(self, slot: ServerSlot) -> bool:
+        probe = await probe_server(slot.control, slot.client, self._sampling)
+        slot.failed_in_a_row = 0
+        if probe.state == OK:
+            return False
+        if probe.state == DOWN:
+            self.mark_down(slot, probe.refusal or "")
+        else:
+            self._take_out(slot, probe.state, probe.refusal)
+        return True
+
+    def _take_out(self, slot: ServerSlot, state: str, why: str | None) -> None:
+        self._change(slot, state, why)
+        if not self._closed and (slot.watcher is None or slot.watcher.done()):
             self._watch(slot)
 
     def _watch(self, slot: ServerSlot) -> None:
-        slot.watcher = asyncio.create_task(self._probe_until_ok(slot))
+        slot.watcher = self._task(self._probe_until_ok(slot))
 
     async def _probe_until_ok(self, slot: ServerSlot) -> None:
         wait = PROBE_EVERY_S / 8
         while True:
             probe = await probe_server(slot.control, slot.client, self._sampling)
+            if probe.state == OK:
+                objection = self._objection(probe)
+                if objection is not None:
+                    probe.state, probe.refusal = REFUSED, objection
             slot.probe = probe
-            if probe.refusal is None:
-                self._change(slot, "ok", None)
+            slot.failed_in_a_row = 0
+            self._change(slot, probe.state, probe.refusal)
+            if probe.state == OK:
                 return
-            self._change(slot, "refused" if probe.reachable else "down", probe.refusal)
             await asyncio.sleep(wait)
-            wait = min(wait * 2, PROBE_EVERY_S if wait < PROBE_EVERY_S else PROBE_EVERY_MOST_S)
+            wait = min(wait * 2, PROBE_EVERY_S if probe.state in (DOWN, UNREADY) else PROBE_EVERY_MOST_S)
 
     def _change(self, slot: ServerSlot, state: str, reason: str | None) -> None:
         before, reason_before = slot.state, slot.reason
         slot.state, slot.reason = state, reason
         if (state, reason) != (before, reason_before):
             self._on_change(slot, before)
+
+    def _task(self, work: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(_report)
+        return task
+
+
+def _report(task: asyncio.Task[Any]) -> None:
+    """Leave no fault of a check unseen."""
+    if not task.cancelled() and task.exception() is not None:
+        _LOG.error("a check of a server broke", exc_info=task.exception())
 
 
 def _slot(server: ServerConfig, connect_timeout_s: float) -> ServerSlot:

@@ -6,7 +6,6 @@ must decode and agree with itself. Endpoints that are missing cost features; a w
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,22 +17,35 @@ from contracts.sglang import GenerateRequest, error_text
 from daemon.servers.answers import disagreement, parse_answer
 from daemon.servers.client import AnswerTimeoutError, ConnectionLostError, SglangClient
 from daemon.servers.info import ServerControl, ServerUnreachable
+from daemon.threads import in_thread
 
+OK: Final = "ok"
+UNREADY: Final = "unready"
+"""There, but it does not answer, or answers that it cannot now: loading, overloaded, hanging. Waiting may help."""
+DOWN: Final = "down"
+"""Nothing is there."""
+REFUSED: Final = "refused"
+"""It answers, but not as agreed: no work may be sent there."""
 PROBE_IDS: Final = (1, 2, 3)
 PROBE_TIMEOUT_S: Final = 120.0
 RID_PREFIX: Final = "e3."
+_INFO_PATHS: Final = frozenset({"/model_info", "/get_model_info", "/server_info", "/get_server_info"})
+_NOT_NOW: Final = frozenset({408, 425, 429})
 
 
 @dataclass
 class Probe:
-    """What a probe found. ``refusal`` set: no work may be sent there."""
+    """What a probe found."""
 
     url: str
-    reachable: bool = True
+    state: str = OK
     refusal: str | None = None
+    """Why no work can be sent there; None when the state is ``ok``."""
     notes: list[str] = field(default_factory=list)
+    """What is missing or odd and matters: limits that stay unknown."""
     version: str | None = None
     model: str | None = None
+    """The name it serves under, which is the model's path unless it was given another."""
     vocab_size: int | None = None
     max_input_len: int | None = None
     """Longest prompt + 1, as the server counts it."""
@@ -54,32 +66,40 @@ async def probe_server(
     """
     probe = Probe(control.url)
     try:
-        await asyncio.to_thread(_ask, control, probe)
+        await in_thread(lambda: _ask(control, probe), "server-probe")
     except ServerUnreachable as error:
-        probe.reachable, probe.refusal = False, error.why
+        probe.state = UNREADY if error.timed_out else DOWN
+        probe.refusal = f"it took the connection, then {error.why}" if error.timed_out else error.why
         return probe
-    await _generate(client, probe, sampling, timeout_s)
+    if probe.state == OK:
+        await _generate(client, probe, sampling, timeout_s)
     return probe
 
 
 def _ask(control: ServerControl, probe: Probe) -> None:
     model, server = control.model_info(), control.server_info()
+    path = None
     if model is not None:
-        probe.model = model.model_path
+        path = model.model_path
+        probe.model = model.served_model_name or path
         if model.is_generation is False:
-            probe.refusal = "serves an embedding model (is_generation is false)"
+            probe.state, probe.refusal = REFUSED, "serves an embedding model (is_generation is false)"
     if server is not None:
+        path = path or server.model_path
         probe.version = server.version
         probe.model = probe.model or server.model_path
         probe.max_input_len = server.max_req_input_len
         probe.context_length = server.context_length
         probe.speculative = server.speculative_algorithm
-    probe.vocab_size = control.vocab_size(probe.model)
+    probe.vocab_size = control.vocab_size(path)
     if probe.context_length is None:
-        probe.context_length = context_of_model(probe.model)
-    probe.notes += control.problems
-    if control.missing:
-        probe.notes.append(f"{probe.url} has no {', '.join(sorted(control.missing))}: what they tell stays unknown")
+        probe.context_length = context_of_model(path)
+    # What is odd about other endpoints costs a reading on the screen, and is shown there.
+    watched = (f"{probe.url}/metrics", f"{probe.url}/v1/loads")
+    probe.notes += [problem for problem in control.problems if not problem.startswith(watched)]
+    missing = sorted(control.missing & _INFO_PATHS)
+    if missing:
+        probe.notes.append(f"{probe.url} has no {', '.join(missing)}: what they tell stays unknown")
     if model is None and server is None:
         probe.notes.append(f"{probe.url} tells neither its model nor its limits")
 
@@ -112,15 +132,23 @@ async def _generate(client: SglangClient, probe: Probe, sampling: dict[str, Any]
     try:
         answer = await client.generate(msgspec.json.encode(request), timeout_s)
     except ConnectionLostError as error:
-        probe.reachable, probe.refusal = False, str(error)
+        # It answered a moment ago: only when nothing listens any more is it gone for certain.
+        probe.state = DOWN if error.refused else UNREADY
+        probe.refusal = str(error) if error.refused else f"sent {sent}: {error}"
         return
     except AnswerTimeoutError as error:
-        probe.refusal = f"sent {sent}: {error}"
+        probe.state, probe.refusal = UNREADY, f"sent {sent}: {error}"
         return
     if answer.status != 200:
+        probe.state = UNREADY if answer.status >= 500 or answer.status in _NOT_NOW else REFUSED
         probe.refusal = f"sent {sent}; got HTTP {answer.status}: {error_text(answer.body)}"
         return
     decoded = parse_answer(answer.body)
+    reason = None if isinstance(decoded, str) else decoded.meta_info.finish_reason
+    if reason is not None and reason.type == "abort":
+        probe.state = UNREADY
+        probe.refusal = f"sent {sent}; it was aborted: {reason.message or 'no reason given'}"
+        return
     problem = decoded if isinstance(decoded, str) else disagreement(decoded, rid, len(PROBE_IDS))
     if problem:
-        probe.refusal = f"sent {sent}; the answer {problem}"
+        probe.state, probe.refusal = REFUSED, f"sent {sent}; the answer {problem}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from contracts.commands import Stop
-from contracts.control_client import ControlError
+from contracts.control_client import ControlError, DaemonNotRunning
 from contracts.exit_codes import ExitCode
 from contracts.monitor import Monitor
 from contracts.run_dir import RunDir
@@ -21,7 +21,7 @@ from contracts.status import RunState, RunStatus
 from eagle3_tui.arguments import describe
 from eagle3_tui.commands.control import ask
 from eagle3_tui.commands.start import launch, wait_until_answers
-from eagle3_tui.commands.status import status_json
+from eagle3_tui.commands.status import print_table, status_json
 from eagle3_tui.demo.folder import Found, look_at, make, write_config
 from eagle3_tui.demo.recount import differences
 from eagle3_tui.failure import CommandFailed
@@ -30,7 +30,7 @@ from eagle3_tui.status_table import summary_line
 from eagle3_tui.terminal import refusal
 from eagle3_tui.text import visible
 
-_SERVER: Final = ("--port", "0", "--seed", "7", "--max-running-requests", "8", "--enable-metrics")
+_SERVER: Final = ("--port", "0", "--seed", "7", "--max-running-requests", "16", "--eos-bias", "1.3", "--enable-metrics")
 _SERVER_S: Final = 120.0
 """Longest wait for the embedded server: importing torch from a cold disk takes its time."""
 _HEADLESS_S: Final = 600.0
@@ -59,11 +59,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the demo; whatever happens, the processes it started are ended."""
     path = arguments.dir
     found = look_at(path)
+    streams = {"standard input": sys.stdin, "standard output": sys.stdout, "standard error": sys.stderr}
+    headless = arguments.headless or refusal(streams) is not None
     if found is Found.FINISHED and arguments.keep:
-        return _judge(RunDir(path), Monitor(path).refresh())
+        return _judge(RunDir(path), Monitor(path).refresh(), headless)
     print(f"{visible(path)}: {found.value}{', replaced' if found is Found.FINISHED else ''}", flush=True)
     run = RunDir(path) if found is Found.UNFINISHED else make(path)
-    headless = arguments.headless or refusal({"standard output": sys.stdout}) is not None
     with _ended_by_signals(), ExitStack() as started:
         server = _start_server(run, started)
         daemon = _start_daemon(run, started)
@@ -74,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     if status.state is not RunState.FINISHED:
         print(f"the demo was left with work to do; eagle3 demo --dir {visible(path)} takes it up again")
         return ExitCode.OK
-    return _judge(run, status)
+    return _judge(run, status, headless)
 
 
 @contextmanager
@@ -135,9 +136,11 @@ def _stop_daemon(run: RunDir, daemon: subprocess.Popen[bytes]) -> None:
     if not has_ended(daemon):
         try:
             ask(run, Stop(), _STOP_S)
-            wait_for_end(daemon, _STOP_S)
+        except DaemonNotRunning:
+            pass  # its work is done and it is about to end
         except (ControlError, CommandFailed) as error:
             print(f"eagle3: {visible(error)}", file=sys.stderr)
+        wait_for_end(daemon, _STOP_S)
     end(daemon)
 
 
@@ -167,9 +170,12 @@ def _watch(path: Path, server: subprocess.Popen[bytes], daemon: subprocess.Popen
         time.sleep(_LINE_S)
 
 
-def _judge(run: RunDir, status: RunStatus) -> int:
+def _judge(run: RunDir, status: RunStatus, headless: bool) -> int:
     """Print the final status, and whether a count of the files by other means agrees."""
-    print(status_json(status).decode())
+    if headless:
+        print(status_json(status).decode())
+    else:
+        print_table(status)
     try:
         wrong = differences(status, run.prepared)
     except (ValueError, KeyError) as error:

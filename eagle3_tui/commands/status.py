@@ -18,7 +18,9 @@ from eagle3_tui.terminal import detect
 from eagle3_tui.text import encodable
 
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
-_LEAST_WIDTH = 80
+_WIDTH = 80
+"""Where nobody tells, and for a terminal that says it has 0 columns."""
+_MOST_WIDTH = 120
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         elif arguments.watch:
             print(summary_line(status))
         else:
-            _print(status)
+            print_table(status)
         sys.stdout.flush()
         if not arguments.watch:
             return int(exit_code(status))
@@ -75,8 +77,9 @@ def _without_surrogates(value: object) -> object:
     return value
 
 
-def _print(status: RunStatus) -> None:
-    width = max(_LEAST_WIDTH, _columns()) if sys.stdout.isatty() else _LEAST_WIDTH
+def print_table(status: RunStatus) -> None:
+    """Print the status for people."""
+    width = min(_columns(), _MOST_WIDTH) if sys.stdout.isatty() else _WIDTH
     for line in status_lines(status, width=width, signs=detect(encoding="utf-8").signs):
         print(line)
 
@@ -88,7 +91,7 @@ def _repaint(status: RunStatus) -> None:
 
 
 def _columns() -> int:
-    return _terminal_size().columns or _LEAST_WIDTH
+    return _terminal_size().columns or _WIDTH
 
 
 def _rows() -> int:

@@ -92,7 +92,7 @@ temperature = 0.6
 max_new_tokens = 256
 
 [generate]
-concurrency = 8
+concurrency = 16
 
 [tokenizer]
 path = "bytes"                   # prompts are text; the embedded model has byte-level ids
@@ -100,5 +100,5 @@ path = "bytes"                   # prompts are text; the embedded model has byte
 [[datasets]]
 name = {pretokenized}            # has a loss_mask: nothing to generate
 
-{texts}target_tokens = 6000             # enough before its prompts are used up
+{texts}target_tokens = 2500             # enough before its prompts are used up
 """

@@ -234,8 +234,22 @@ def test_ids_are_counted_without_being_read() -> None:
 
     assert [n(ids) for ids in (b"[]", b"[ ]", b"[1]", b"[ 1 , 2 ]", b"[1,2,3]")] == [0, 0, 1, 2, 3]
     assert [n(ids) for ids in (b"null", b'"1,2"', b'{"a":1}', b"[[1,2],[3]]", b'["a,b"]')] == [None] * 5
+    assert [n(ids) for ids in (b"[ 1, 2]", b"[1 , 2]", b"[1,\t2]", b"[-1,2.5,null]", b"[ \t ]")] == [2, 2, 2, 3, 0]
     short = by_key("cases/35-stop-token-stripped.json")[b"d"]
     assert (short.completion_tokens, short.n_output_ids) == (4, 3)
+
+
+def test_ids_that_are_not_the_lines_own() -> None:
+    nested = b'{"raw": {"output_ids": [1, 2, 3]}, "text": "\\"output_ids\\":[9]", "completion_tokens": 3, '
+    assert one(nested + b'"output_ids":[4,5]}').n_output_ids == 2
+    assert one(b'{"completion_tokens": 3, "text": "\\"output_ids\\":[9,9]"}').n_output_ids is None
+    assert one(b'{"completion_tokens": 3, "x": {"output_ids":[9,9]}}').n_output_ids is None
+    assert one(b'{"completion_tokens": 3, "n_output_ids": "3", "output_ids": [1]}').n_output_ids == 1
+    assert one(b'{"sample_id": "half \\ud835", "completion_tokens": 3, "output_ids": [1,2]}').n_output_ids == 2
+    assert "not JSON" in why(b'{"completion_tokens": 3, "output_ids": [1,2}')
+    assert "not JSON" in why(b'{"completion_tokens": 3, "output_ids": [1,2]]}')
+    assert "not JSON" in why(b'{"completion_tokens": 3, "output_ids": [1 2]}')
+    assert "not JSON" in why(b'{"completion_tokens": 3, "x": "output_ids":[1,2]}')
 
 
 def test_failures_say_why() -> None:

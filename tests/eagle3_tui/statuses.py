@@ -168,7 +168,9 @@ def running() -> RunStatus:
             AlertStatus(code="unreadable_lines", severity=Severity.WARNING, message="2 lines fit no shape", since=None),
         ],
         unreadable=[
-            UnreadableLine(file="prepared/B2/raw_responses.jsonl", offset=9_001, line=12, why="not JSON: \x07 at byte 3"),
+            UnreadableLine(
+                file="prepared/B2/raw_responses.jsonl", offset=9_001, line=12, why="not JSON: \x07 at byte 3"
+            ),
         ],
     )
 

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
 
 from contracts.commands import Command, Pause, Reply, Resume, Set
 from contracts.control_client import ControlTimeout, DaemonNotRunning
@@ -17,9 +18,9 @@ from tests.eagle3_tui.samples import FakeSender, many_datasets, running, stopped
 from tests.eagle3_tui.screens.support import part_text, shown, text_of, until
 
 
-async def answered(pilot: object, app: Eagle3App) -> None:
-    await app.workers.wait_for_complete([worker for worker in app.workers if worker.group == "control"])
-    await pilot.pause()  # type: ignore[attr-defined]
+async def answered(pilot: Pilot[int], app: Eagle3App) -> None:
+    await until(pilot, lambda: not any(worker.group == "control" for worker in app.workers))
+    await pilot.pause()
 
 
 @pytest.mark.parametrize(("key", "command"), [("p", Pause()), ("r", Resume())])
@@ -97,7 +98,7 @@ async def test_what_went_wrong_is_said(make_app: AppMaker, error: Exception, sai
         await answered(pilot, app)
         assert said in part_text(app, "footer")[0]
         assert "▲" in part_text(app, "footer")[0]
-    assert app.return_code == 0
+    assert app.return_code is None
 
 
 async def test_a_refusal_is_shown_as_one(make_app: AppMaker) -> None:

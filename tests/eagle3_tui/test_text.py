@@ -28,7 +28,11 @@ from eagle3_tui.text import (
 )
 
 CASES = Path(__file__).parents[1] / "fixtures" / "cases"
-FORBIDDEN = {*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA0)), *"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
+FORBIDDEN = {
+    *map(chr, range(0x20)),
+    *map(chr, range(0x7F, 0xA0)),
+    *"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069",
+}
 
 
 def texts(name: str) -> list[str]:

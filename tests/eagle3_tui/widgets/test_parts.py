@@ -1,0 +1,153 @@
+"""What the smaller parts say about figures that are missing, wrong or worrying."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from textual.strip import Strip
+
+from contracts.records import Event, GpuReading, Severity
+from contracts.status import RunState, RunStatus
+from eagle3_tui.feed.state import View
+from eagle3_tui.terminal import Capabilities
+from eagle3_tui.widgets.alerts import alert_lines
+from eagle3_tui.widgets.events import event_line
+from eagle3_tui.widgets.gpus import gpu_grid, gpu_line
+from eagle3_tui.widgets.header import header_height, header_lines
+from eagle3_tui.widgets.look import look_for
+from eagle3_tui.widgets.servers import server_line, servers_line
+from eagle3_tui.widgets.times import moment, short_moment, stamp
+from tests.eagle3_tui.samples import LENGTH_ALERT, NO_PROGRESS, NOW, finished, gpus, running, server, stopped
+
+LOOK = look_for(Capabilities())
+DAY = 86_400.0
+
+
+def texts(lines: list[Strip]) -> list[str]:
+    return [line.text for line in lines]
+
+
+def header(view: View, width: int = 120) -> list[str]:
+    return texts(header_lines(view, width, LOOK))
+
+
+def test_eta_is_a_span_and_a_time_of_day() -> None:
+    assert "ETA 13h 05m  done 11:18 tomorrow" in header(View(running()))[0]
+
+
+@pytest.mark.parametrize("state", [RunState.STALLED, RunState.PAUSED])
+def test_eta_is_unknown_while_nothing_moves(state: RunState) -> None:
+    assert f"ETA unknown: {state.value}" in header(View(running(state=state)))[0]
+
+
+def test_no_alert_is_said_and_no_check_mark_where_nothing_runs() -> None:
+    assert "✓ no alerts" in header(View(running()))[0]
+    line = header(View(stopped()))[0]
+    assert "no alerts" in line
+    assert "✓" not in line
+
+
+def test_old_figures_are_called_old() -> None:
+    view = View(running(), age_s=12.0, problem="can't read /data/run: Stale file handle")
+    assert header_height(view) == 4
+    assert header(view)[3].strip() == "what you see is 12s old; can't read /data/run: Stale file handle"
+
+
+def test_a_run_without_reason_takes_three_lines() -> None:
+    assert header_height(View(running())) == len(header(View(running()))) == 3
+    assert len(header(View())) == header_height(View()) == 3
+
+
+def test_unknown_counts_and_waiting_are_shown_when_there_are_any() -> None:
+    status = running()
+    assert "without count" not in header(View(status))[2]
+    status.totals.unknown_counts = 3
+    status.totals.waiting_retry = 7
+    assert "without count 3  waiting for retry 7" in header(View(status))[2]
+
+
+def test_finished_is_all_of_it() -> None:
+    assert "100 %" in header(View(finished()))[1]
+    assert "ETA" not in header(View(finished()))[0]
+
+
+def test_alerts_worst_first_and_advice_as_far_as_there_is_room() -> None:
+    status = running(alerts=[LENGTH_ALERT, NO_PROGRESS])
+    one = texts(alert_lines(status, 80, 1, LOOK))
+    assert len(one) == 1
+    assert "critical" in one[0]
+    assert "(+1 more)" in one[0]
+    three = texts(alert_lines(status, 80, 3, LOOK))
+    assert [line.split()[0] for line in three] == ["✗", "Look", "▲"]
+    assert len(alert_lines(status, 80, 9, LOOK)) == 4
+
+
+def line_of(found: list[GpuReading] | None, state: str | None = "ok", width: int = 80) -> str:
+    return gpu_line(running(gpus=found, gpu_state=state), width, LOOK).text
+
+
+def test_no_telemetry_and_no_gpu_are_different_things() -> None:
+    assert "unknown: no readings" in line_of(None, None)
+    assert "none (no NVIDIA driver)" in line_of([], "no NVIDIA driver")
+
+
+def test_memory_that_is_not_reported_is_not_a_zero() -> None:
+    """Case 40."""
+    gpu = GpuReading(index=0, utilization_pct=37.0, temperature_c=54.0)
+    line = line_of([gpu])
+    for needed in ("37 %", "54 °C", "memory n/a"):
+        assert needed in line
+    grid = texts(gpu_grid([gpu], 120, LOOK))[0]
+    for needed in ("37 %", "54 °C", "memory n/a", "-/- W"):
+        assert needed in grid
+    assert " 0 %" not in grid
+
+
+def test_a_lost_gpu_is_named_and_does_not_count_as_idle() -> None:
+    found = gpus(4)
+    found[2] = GpuReading(index=2, state="lost", reason="GPU is lost; see dmesg")
+    line = line_of(found)
+    assert "▲" not in line
+    assert "██✗█" in line.replace("▇", "█")
+    assert "2 lost" in line
+    assert "96 % (90-99)" in line or "95 % (90-99)" in line
+    assert "✗ lost: GPU is lost" in texts(gpu_grid(found, 120, LOOK))[0] + texts(gpu_grid(found, 120, LOOK))[1]
+
+
+def test_a_server_that_is_down_says_why() -> None:
+    down = server(30001, state="down", reason="connection refused", running=None)
+    assert "✗ down: connection refused" in server_line(down, 80, LOOK).text
+    both = servers_line([server(30000), down], 80, LOOK).text
+    assert "127.0.0.1:30001 down" in both
+    assert "running 248" in both
+
+
+def test_a_server_that_tells_nothing_shows_dashes() -> None:
+    silent = server(running=None, queued=None, kv_usage_pct=None, tokens_per_s=None, model=None)
+    assert "running -  queued -  KV -  tok/s -" in server_line(silent, 80, LOOK).text
+
+
+def test_an_event_names_its_data_set_once() -> None:
+    def text(**over: Any) -> str:
+        event = Event(at=NOW - 5, severity=Severity.WARNING, kind="x", **over)
+        return event_line(event, NOW, 80, LOOK).text
+
+    assert "22:13:15  ▲ warning  B2: slow" in text(message="slow", dataset="B2")
+    assert "warning  B2 is slow" in text(message="B2 is slow", dataset="B2")
+
+
+def test_moments() -> None:
+    assert moment(NOW + 600, NOW) == "22:23"
+    assert moment(NOW + 3 * DAY, NOW) == "22:13 on Fri"
+    assert moment(NOW + 30 * DAY, NOW) == "on 14 Dec 2023"
+    assert moment(NOW + 1e12, NOW) == "in over a year"
+    assert [short_moment(NOW + span, NOW) for span in (600, DAY, 30 * DAY, 1e12)] == [
+        "22:23", "Wed 22:13", "14 Dec", ">1 year",
+    ]  # fmt: skip
+    assert [stamp(NOW - span, NOW) for span in (0, DAY, 30 * DAY)] == ["22:13:20", "Mon22:13", "  15 Oct"]
+
+
+def test_status_without_anything_is_drawn() -> None:
+    empty: RunStatus = running(datasets=[], gpus=None, servers=[], host=None, concurrency=None, elapsed_s=None)
+    assert len(header(View(empty), 40)) == 3
