@@ -38,7 +38,7 @@ format: $(STAMP) ## put the code into the house style
 	$(BIN)/ruff format .
 
 bench: $(STAMP) ## benchmarks, as ratios against a baseline of the same run
-	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m tests.benchmarks $(ONLY)
 
 docs: $(STAMP) ## docs pages that are made from the code
 	$(BIN)/eagle3 schema --markdown > docs/contracts.md

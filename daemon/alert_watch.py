@@ -1,11 +1,18 @@
-"""Turns alerts into events: one when an alert comes, one when it goes."""
+"""Turns alerts into events: one when an alert comes or gets worse, one when it is over."""
 
 from __future__ import annotations
 
+from typing import Final
+
+from contracts.clock import Clock
 from contracts.fold.events import ALERT_CLEARED, ALERT_RAISED, alert_key
 from contracts.records import Severity
 from contracts.status import AlertStatus
 from daemon.events import EventLog
+
+CALM_S: Final = 10.0
+"""How long an alert must be gone to be over: one that comes and goes at its threshold is one alert, not a hundred."""
+_ORDER: Final = list(Severity)
 
 
 class AlertWatch:
@@ -13,22 +20,30 @@ class AlertWatch:
 
     Args:
         events: Takes the events.
+        clock: Gives the times.
     """
 
-    def __init__(self, events: EventLog) -> None:
+    def __init__(self, events: EventLog, clock: Clock) -> None:
         self._events = events
+        self._clock = clock
         self._open: dict[str, AlertStatus] = {}
+        self._gone_since: dict[str, float] = {}
 
     def update(self, alerts: list[AlertStatus]) -> None:
         """Compare the alerts that hold now with those that held before."""
-        now = {alert_key(alert.code, alert.dataset): alert for alert in alerts}
+        at = self._clock.now()
+        now = {alert_key(alert.code, alert.dataset): alert for alert in reversed(alerts)}  # the worst of a key is first
         for key, alert in now.items():
-            if key not in self._open:
+            known = self._open.get(key)
+            self._gone_since.pop(key, None)
+            if known is None or _ORDER.index(alert.severity) > _ORDER.index(known.severity):
                 self._emit(alert.severity, ALERT_RAISED, alert.message, alert)
-        for key, alert in self._open.items():
-            if key not in now:
+            self._open[key] = alert
+        for key in self._open.keys() - now.keys():
+            if at - self._gone_since.setdefault(key, at) >= CALM_S:
+                alert = self._open.pop(key)
+                del self._gone_since[key]
                 self._emit(Severity.INFO, ALERT_CLEARED, f"over: {alert.message}", alert)
-        self._open = now
 
     def _emit(self, severity: Severity, kind: str, message: str, alert: AlertStatus) -> None:
         self._events.emit(severity, kind, message, dataset=alert.dataset, data={"code": alert.code})

@@ -45,12 +45,14 @@ class EventLog:
         data: dict[str, Any] | None = None,
     ) -> None:
         """Record one event. Call it on the event loop."""
+        # Names of files need not be UTF-8, and come as lone surrogates, which no journal can hold.
+        text = message.encode("utf-8", "backslashreplace").decode("utf-8")
         event = Event(
-            at=self._clock.now(), severity=severity, kind=kind, message=message, dataset=dataset, data=data or {}
+            at=self._clock.now(), severity=severity, kind=kind, message=text, dataset=dataset, data=data or {}
         )
         self._append(encode_line(event))
         self._last.append(event)
-        _LOG.log(_LEVELS[severity], "%s: %s", kind, message)
+        _LOG.log(_LEVELS[severity], "%s: %s", kind, text)
         for follower in self._followers:
             if follower.full():
                 follower.get_nowait()  # a follower that does not read loses its oldest, nobody waits for it

@@ -40,7 +40,7 @@ def fingerprint_of(config: RunConfig) -> Fingerprint:
     )
 
 
-def check_fingerprint(path: Path, config: RunConfig, has_responses: bool) -> Fingerprint:
+def check_fingerprint(path: Path, config: RunConfig, has_responses: bool) -> tuple[Fingerprint, str | None]:
     """Compare run.toml with the run's fingerprint, or write the first one.
 
     Args:
@@ -49,24 +49,49 @@ def check_fingerprint(path: Path, config: RunConfig, has_responses: bool) -> Fin
         has_responses: While the run holds none, anything may still change.
 
     Returns:
-        The fingerprint that holds.
+        The fingerprint that holds, and a sentence when there was none to compare with though there should be.
 
     Raises:
         FingerprintError: They differ, and there are responses.
         OSError: The file cannot be read or written.
     """
-    now, before = fingerprint_of(config), _load(path)
-    if before is None or not has_responses:
+    now = fingerprint_of(config)
+    if not has_responses:
         save_fingerprint(path, now)
-        return now
-    now.model = before.model
-    changed = _differences(before, now)
-    if changed:
-        raise FingerprintError(
-            f"{path}: run.toml would make other data than this run holds: {'; '.join(changed)}. Put it back, or start "
-            f"a new run. To mix both on purpose, remove {path.name}."
+        return now, None
+    before = _load(path)
+    if before is None:
+        how = "is empty or damaged" if path.exists() else "is missing"
+        save_fingerprint(path, now)
+        return now, (
+            f"{path}: {how} though there are responses; made anew from run.toml. Whether they were made with the same "
+            f"settings and model could not be checked"
         )
-    return now
+    difference = _difference(path, before, now)
+    if difference is not None:
+        raise FingerprintError(difference)
+    now.model = before.model
+    return now, None
+
+
+def fingerprint_difference(path: Path, config: RunConfig) -> str | None:
+    """Return what a start would be refused for in a run with responses, or None. Writes nothing.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    before = _load(path)
+    return None if before is None else _difference(path, before, fingerprint_of(config))
+
+
+def _difference(path: Path, before: Fingerprint, now: Fingerprint) -> str | None:
+    changed = _differences(before, now)
+    if not changed:
+        return None
+    return (
+        f"{path}: run.toml would make other data than this run holds: {'; '.join(changed)}. Put it back, or start "
+        f"a new run. To mix both on purpose, remove {path.name}."
+    )
 
 
 def check_model(fingerprint: Fingerprint, path: Path, model: str | None) -> str | None:
@@ -85,8 +110,9 @@ def check_model(fingerprint: Fingerprint, path: Path, model: str | None) -> str 
         save_fingerprint(path, fingerprint)
         return None
     return (
-        f"serves the model {model!r}, this run was made with {fingerprint.model!r}; to go on with it on purpose, "
-        f"remove {path.name} from the run"
+        f"serves the model {model!r}, this run was made with {fingerprint.model!r}. If it is the same one, start both "
+        f"servers with the same --served-model-name; to go on with another on purpose, remove {path.name} from the run "
+        f"and start the daemon again"
     )
 
 

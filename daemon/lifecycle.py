@@ -7,6 +7,7 @@ import logging
 import logging.handlers
 import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
@@ -51,14 +52,19 @@ def run_daemon(path: Path) -> ExitCode:
         fold = RunFold(path)
         fold.poll()
         has_responses = any(dataset.responses.done for dataset in fold.datasets.values())
-        fingerprint = check_fingerprint(run.fingerprint, config, has_responses)
+        fingerprint, note = check_fingerprint(run.fingerprint, config, has_responses)
+        notes += [] if note is None else [note]
         return _loop(_serve(run, lambda: Session(run, config, fold, fingerprint, notes)))
     except (FingerprintError, ConfigError) as error:
         return _refuse(str(error), ExitCode.USAGE)
     except SocketTrouble as error:
         return _refuse(str(error), ExitCode.FAILED)
     except OSError as error:
+        _LOG.info("ended by", exc_info=error)
         return _refuse(f"{error.filename or path}: {error.strerror or error}", ExitCode.FAILED)
+    except Exception:
+        _LOG.exception("the daemon broke")
+        raise
     finally:
         for note in instance.release():
             _LOG.warning("%s", note)
@@ -105,6 +111,14 @@ def _open_log(path: Path) -> None:
     root.addHandler(handler)
     root.setLevel(logging.INFO)
     logging.raiseExceptions = False  # a full disk must not turn each log line into a traceback on stderr
+    threading.excepthook = _log_thread
+
+
+def _log_thread(broken: threading.ExceptHookArgs) -> None:
+    """A detached daemon has no stderr that anybody reads."""
+    if broken.exc_value is not None:
+        name = broken.thread.name if broken.thread is not None else "unknown"
+        _LOG.error("the thread %s broke", name, exc_info=broken.exc_value)
 
 
 def _refuse(sentence: str, code: ExitCode) -> ExitCode:

@@ -10,18 +10,21 @@ from typing import Final
 import msgspec
 
 from contracts.fold.run import NotARunError, RunFold
+from contracts.liveness import look
 from contracts.run_config import ConfigError, Dataset, RunConfig, load_run_config
 from contracts.run_dir import RunDir
-from daemon.fingerprint import FingerprintError, check_fingerprint
-from daemon.open_files import most_connections
+from daemon.fingerprint import fingerprint_difference
+from daemon.open_files import most_connections, reserved
 from daemon.preparation import import_dataset, limits_of, tokenizer_of
 from daemon.prompts.index import PromptIndex
 from daemon.prompts.refusals import PromptError
 from daemon.prompts.tokenizer import Tokenizer
 from daemon.servers.info import proxy_note
-from daemon.servers.pool import ServerPool
-from daemon.servers.probe import Probe, probe_server
+from daemon.servers.pool import ServerPool, ServerSlot
+from daemon.servers.probe import DOWN, UNREADY, Probe, probe_server
+from daemon.servers.probe import OK as USABLE
 from daemon.telemetry.gpu import GpuCollector
+from daemon.threads import in_thread
 
 OK: Final = "ok"
 WARNING: Final = "warning"
@@ -60,7 +63,7 @@ async def check_run(path: Path) -> Findings:
     )
     found += _fingerprint(run, config, fold)
     probes = await _servers(config, found)
-    found += await asyncio.to_thread(_prompts, run, config, probes)
+    found += await in_thread(lambda: _prompts(run, config, probes))
     found += _machine(run, config, fold)
     return Findings(found)
 
@@ -69,9 +72,11 @@ def _fingerprint(run: RunDir, config: RunConfig, fold: RunFold) -> list[Finding]
     if not any(dataset.responses.done for dataset in fold.datasets.values()):
         return []
     try:
-        check_fingerprint(run.fingerprint, config, has_responses=True)
-    except FingerprintError as error:
-        return [Finding(level=ERROR, what=str(error))]
+        difference = fingerprint_difference(run.fingerprint, config)
+    except OSError as error:
+        return [Finding(level=ERROR, what=f"{run.fingerprint}: {error.strerror or error}")]
+    if difference is not None:
+        return [Finding(level=ERROR, what=difference)]
     return [Finding(level=OK, what="run.toml makes the same data as the responses that are there")]
 
 
@@ -84,19 +89,23 @@ async def _servers(config: RunConfig, found: list[Finding]) -> list[Probe]:
     except ConfigError as error:
         found.append(Finding(level=ERROR, what=str(error)))
         return []
-    probes: list[Probe] = []
-    for slot in pool.slots:
-        await slot.client.open()
-        probe = await probe_server(slot.control, slot.client, config.sampling)
+    probes = await asyncio.gather(*(_probe(slot, config) for slot in pool.slots))
+    for probe in probes:
+        found += _of_probe(probe)
+    return [probe for probe in probes if probe.state == USABLE]
+
+
+async def _probe(slot: ServerSlot, config: RunConfig) -> Probe:
+    await slot.client.open()
+    try:
+        return await probe_server(slot.control, slot.client, config.sampling)
+    finally:
         await slot.client.close()
-        found += _of_probe(probe, slot.url)
-        if probe.refusal is None:
-            probes.append(probe)
-    return probes
 
 
-def _of_probe(probe: Probe, url: str) -> list[Finding]:
-    if not probe.reachable:
+def _of_probe(probe: Probe) -> list[Finding]:
+    url = probe.url
+    if probe.state == DOWN:
         return [
             Finding(
                 level=ERROR,
@@ -104,7 +113,15 @@ def _of_probe(probe: Probe, url: str) -> list[Finding]:
                 advice="Start it, or correct [[servers]]. A started daemon waits for it.",
             )
         ]
-    if probe.refusal is not None:
+    if probe.state == UNREADY:
+        return [
+            Finding(
+                level=ERROR,
+                what=f"{url} is not ready: {probe.refusal}",
+                advice="It may still be loading, or hang: look at its log. A started daemon waits for it.",
+            )
+        ]
+    if probe.state != USABLE:
         return [Finding(level=ERROR, what=f"{url}: {probe.refusal}", advice="No work is sent to such a server.")]
     found = [
         Finding(
@@ -139,16 +156,23 @@ def _prompts(run: RunDir, config: RunConfig, probes: list[Probe]) -> list[Findin
         tokenizer = tokenizer_of(run, config)
     except PromptError as error:
         return [*found, Finding(level=ERROR, what=str(error))]
+    # A living daemon has imported what it works on, or is doing so.
+    importing = look(run).alive is not True
     for dataset in config.datasets:
-        found.append(_dataset(run, config, dataset, tokenizer, probes))
+        found.append(_dataset(run, config, dataset, tokenizer, probes, importing))
     return found
 
 
 def _dataset(
-    run: RunDir, config: RunConfig, dataset: Dataset, tokenizer: Tokenizer | None, probes: list[Probe]
+    run: RunDir,
+    config: RunConfig,
+    dataset: Dataset,
+    tokenizer: Tokenizer | None,
+    probes: list[Probe],
+    importing: bool,
 ) -> Finding:
     try:
-        imported = import_dataset(run, dataset, tokenizer)
+        imported = import_dataset(run, dataset, tokenizer) if importing else None
         with PromptIndex.build(run.dataset(dataset.name).prompts, limits_of(config, probes)) as index:
             refusals = [*(imported.refusals if imported else []), *index.refusals]
             usable, generated = len(index.entries), sum(not entry.pretokenized for entry in index.entries)
@@ -171,7 +195,9 @@ def _machine(run: RunDir, config: RunConfig, fold: RunFold) -> list[Finding]:
     short = free < needed + config.alerts.disk_free_min_gb * 1e9
     advice = "Make room: a full disk pauses the run." if short else None
     found.append(Finding(level=WARNING if short else OK, what=what, advice=advice))
-    _, lowered = most_connections(config.generate.concurrency)
+    _, lowered = most_connections(
+        fold.concurrency or config.generate.concurrency, reserved(len(config.datasets), len(config.servers))
+    )
     if lowered:
         found.append(Finding(level=WARNING, what=lowered))
     if config.telemetry.gpus:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from contracts.clock import Clock
@@ -13,12 +13,14 @@ from contracts.records import Failure, FailureClass, Requeue, Severity, encode_l
 from contracts.run_config import Dataset, RunConfig
 from contracts.run_dir import RunDir
 from daemon.events import EventLog
+from daemon.fold_keeper import catch_up
 from daemon.generate.queue import DatasetQueue
 from daemon.prompts.importer import ImportReport, import_prompts
 from daemon.prompts.index import PromptIndex, PromptLimits
 from daemon.prompts.refusals import PromptError, PromptRefusal, refusal_record
 from daemon.prompts.tokenizer import Tokenizer, load_tokenizer
 from daemon.servers.probe import Probe
+from daemon.threads import in_thread
 from daemon.writer import Writer
 
 
@@ -96,13 +98,13 @@ class Preparation:
     async def import_prompts(self) -> None:
         """Import what comes from elsewhere. A data set that cannot be imported is named; the others run."""
         try:
-            tokenizer = await asyncio.to_thread(tokenizer_of, self._run, self._config)
+            tokenizer = await in_thread(lambda: tokenizer_of(self._run, self._config))
         except PromptError as error:
             self._failed(error, None)
             return
         for dataset in self._config.datasets:
             try:
-                report = await asyncio.to_thread(import_dataset, self._run, dataset, tokenizer)
+                report = await in_thread(partial(import_dataset, self._run, dataset, tokenizer))
             except PromptError as error:
                 self._failed(error, dataset.name)
                 continue
@@ -115,7 +117,7 @@ class Preparation:
                     f"{report.lines} {report.unit} of {report.source.name}",
                     dataset=dataset.name,
                 )
-        self._fold.poll()
+        await catch_up(self._fold)
 
     async def make_queues(self, limits: PromptLimits) -> list[DatasetQueue]:
         """Check every prompt and return the queues of the data sets that can be used."""
@@ -130,7 +132,7 @@ class Preparation:
         for dataset in self._config.datasets:
             fold = self._fold.datasets[dataset.name]
             try:
-                index = await asyncio.to_thread(PromptIndex.build, fold.folder.prompts, limits)
+                index = await in_thread(partial(PromptIndex.build, fold.folder.prompts, limits))
             except PromptError as error:
                 self._failed(error, dataset.name)
                 continue

@@ -4,38 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
-import time
-from typing import Final
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final
 
 from contracts.clock import Clock, boot_id
+from contracts.fold.dataset import DatasetFold
 from contracts.fold.events import PAUSED, RESUMED, STARTED, STOPPED
 from contracts.fold.run import RunFold
 from contracts.liveness import Liveness
-from contracts.records import Heartbeat, Requeue, Severity
+from contracts.records import FailureClass, Heartbeat, NextStep, Requeue, Severity, encode_line
 from contracts.report import build_status
 from contracts.run_config import RunConfig
 from contracts.run_dir import RunDir
+from contracts.sample_id import sample_key
 from contracts.status import DatasetStage, RunState, RunStatus
 from contracts.version import version
 from daemon.alert_watch import AlertWatch
 from daemon.events import EventLog
-from daemon.fingerprint import Fingerprint, check_model
+from daemon.fingerprint import Fingerprint
+from daemon.fold_keeper import FoldKeeper
 from daemon.generate.scheduler import Scheduler
-from daemon.open_files import most_connections
+from daemon.open_files import ConnectionLimit, reserved
 from daemon.preparation import Preparation, limits_of
+from daemon.server_rules import ServerRules, needs_of
 from daemon.servers.info import proxy_note
 from daemon.servers.pool import ServerPool, ServerSlot
+from daemon.servers.probe import OK
 from daemon.telemetry.gpu import GpuCollector
 from daemon.telemetry.host import HostCollector
 from daemon.telemetry.loop import Telemetry
 from daemon.telemetry.rotation import RotatingAppender
 from daemon.telemetry.server import ServerCollector
+from daemon.threads import in_thread
 from daemon.writer import Writer
 
-CHECKPOINT_EVERY_S: Final = 30.0
 ALERTS_EVERY_S: Final = 1.0
 CLOSE_WRITER_S: Final = 10.0
+FIRST_PROBES_S: Final = 10.0
+"""How long the first usable server waits for the others to tell what they take."""
+_LOG: Final = logging.getLogger("eagle3")
 
 
 class Session:
@@ -58,21 +68,22 @@ class Session:
         self.clock = Clock()
         self.pid = os.getpid()
         self.since = self.clock.now()
-        self._fingerprint = fingerprint
         self._notes = notes
         self._loop = asyncio.get_running_loop()
         self._disk_trouble: str | None = None
         self._activity: str | None = "starting"
+        self._early: list[tuple[Requeue, str | None]] = []
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
         self.writer = Writer(self._written, self._writing_trouble)
         self.events = EventLog(lambda line: self.writer.append(run.events, line), self.clock, list(fold.events.last))
-        self._alerts = AlertWatch(self.events)
-        self.pool = ServerPool(config, self._server_changed)
-        wanted = max(fold.concurrency or 1, config.generate.concurrency)
-        most_open, lowered = most_connections(wanted)
-        if lowered:
-            self._notes.append(lowered)
+        self._alerts = AlertWatch(self.events, self.clock)
+        self._rules = ServerRules(config, fingerprint, run.fingerprint, self.events)
+        self.pool = ServerPool(config, self._server_changed, self._rules.objection)
+        limit = ConnectionLimit(
+            reserved(len(config.datasets), len(config.servers)),
+            lambda said: self.events.emit(Severity.WARNING, "daemon.note", said),
+        )
         self.scheduler = Scheduler(
             config,
             fold,
@@ -80,9 +91,10 @@ class Session:
             self.writer,
             self.events,
             self.clock,
-            most_open,
+            limit.fit,
             lambda: self._disk_trouble is None,
         )
+        self._keeper = FoldKeeper(fold, self.events, self.scheduler.refresh)
         self._telemetry = self._make_telemetry()
 
     async def run(self) -> bool:
@@ -105,16 +117,32 @@ class Session:
         for note in self._notes:
             self.events.emit(Severity.WARNING, "daemon.note", note)
         await self.pool.open()
-        helpers = [asyncio.create_task(self._telemetry.run()), asyncio.create_task(self._housekeeping())]
+        keeping = self._helper(self._keeper.run())
+        helpers = [keeping, self._helper(self._telemetry.run()), self._helper(self._watch_alerts())]
         work = asyncio.create_task(self._work())
         stopping = asyncio.create_task(self._until_stopped())
         try:
-            await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                work.result()
+            # Without the fold nobody would notice that a target is reached: its end is the end, telemetry's is not.
+            done, _ = await asyncio.wait({work, stopping, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
             await self._end([*helpers, work, stopping])
         return self._is_work_left()
+
+    def _helper(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start something that runs beside the work; should it break, that is said."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._helper_ended)
+        return task
+
+    def _helper_ended(self, task: asyncio.Task[None]) -> None:
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None:
+            _LOG.error("a part of the daemon broke", exc_info=fault)
+            self.events.emit(
+                Severity.CRITICAL, "daemon.fault", f"a part of the daemon broke: {fault!r}; see daemon.log"
+            )
 
     async def _until_stopped(self) -> None:
         await self._stopping.wait()
@@ -126,18 +154,43 @@ class Session:
         if await self._nothing_left():
             return
         self._activity = "waiting for a server"
-        while not self.pool.probes and not self.scheduler.draining:
-            self._changed.clear()
-            await self._changed.wait()
+        await self._until_servers()
         if self.scheduler.draining:
             return
         self._activity = "checking the prompts"
-        self.scheduler.queues += await preparation.make_queues(limits_of(self.config, self.pool.probes))
+        limits = limits_of(self.config, self.pool.probes)
+        queues = await preparation.make_queues(limits)
+        for record, dataset in self._early:
+            for queue in queues:
+                if dataset in (None, queue.name):
+                    queue.requeue(record)
+        self._rules.needs = needs_of(queues, limits)
+        self.scheduler.queues += queues
+        while self.writer.unwritten and not self.scheduler.draining:
+            # What is refused is on the disk before anything is sent.
+            self._changed.clear()
+            await self._changed.wait()
         # Prompts by the hundred thousand live as long as we do: the collector need not look at them every few seconds.
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
         self._activity = None
         await self.scheduler.run()
+
+    async def _until_servers(self) -> None:
+        """Wait for a usable server, and then a little for the others: prompts must fit them all."""
+        patience_ends: float | None = None
+        while not self.scheduler.draining:
+            if self.pool.probes:
+                now = self._loop.time()
+                patience_ends = now + FIRST_PROBES_S if patience_ends is None else patience_ends
+                if self.pool.all_tried or now >= patience_ends:
+                    return
+            self._changed.clear()
+            try:
+                async with asyncio.timeout_at(patience_ends):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
 
     async def _nothing_left(self) -> bool:
         """Whether the files alone show that all is done: no server is needed to say so."""
@@ -156,22 +209,10 @@ class Session:
         self._notes += self.fold.notes
         self.fold.notes.clear()
 
-    async def _housekeeping(self) -> None:
-        """Every second: alerts. Every half minute: a checkpoint."""
-        saved = time.monotonic()
+    async def _watch_alerts(self) -> None:
         while True:
             await asyncio.sleep(ALERTS_EVERY_S)
-            self.fold.poll()
             self._alerts.update(self.status().alerts)
-            if time.monotonic() - saved >= CHECKPOINT_EVERY_S:
-                self._save_checkpoint()
-                saved = time.monotonic()
-
-    def _save_checkpoint(self) -> None:
-        try:
-            self.fold.save_checkpoint()
-        except OSError as error:
-            self.events.emit(Severity.WARNING, "daemon.note", f"{self.run_dir.checkpoint}: cannot be written: {error}")
 
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
         for task in tasks:
@@ -181,13 +222,15 @@ class Session:
         await self.pool.close()
         said = f"daemon ended; {given_up} open requests given up" if given_up else "daemon ended"
         self.events.emit(Severity.INFO, STOPPED, said)
-        lost = await asyncio.to_thread(self.writer.close, CLOSE_WRITER_S)
+        lost = await in_thread(lambda: self.writer.close(CLOSE_WRITER_S), "journal-close")
         for queue in self.scheduler.queues:
             queue.index.close()
-        self._telemetry.wait(1.0)
-        self.fold.poll()
-        if not lost:
-            self._save_checkpoint()
+        await in_thread(lambda: self._telemetry.wait(1.0), "telemetry-wait")
+        await self._keeper.poll()
+        if lost:
+            _LOG.error("%d records could not be written; their samples are sent again at the next start", lost)
+        else:
+            self._keeper.save()
 
     def _is_work_left(self) -> bool:
         status = build_status(self.fold, Liveness(False), self.clock.now())
@@ -229,7 +272,7 @@ class Session:
             down = [f"{slot.url} {slot.state}: {slot.reason}" for slot in self.pool.slots if slot.reason]
             waiting = self._activity == "waiting for a server" and down
             return f"{self._activity} ({'; '.join(down)})" if waiting else self._activity
-        if not any(slot.state == "ok" for slot in self.pool.slots):
+        if not any(slot.state == OK for slot in self.pool.slots):
             return "no server can be used: " + "; ".join(f"{slot.url} {slot.reason}" for slot in self.pool.slots)
         queues = self.scheduler.queues
         if queues and all(queue.halted or queue.exhausted for queue in queues) and not self.scheduler.in_flight:
@@ -249,7 +292,10 @@ class Session:
         held = self.scheduler.paused is not None or self.scheduler.draining
         if held:
             self.scheduler.paused, self.scheduler.draining = None, False
-            self.events.emit(Severity.INFO, RESUMED, "resumed")
+            if self._disk_trouble is None:
+                self.events.emit(Severity.INFO, RESUMED, "resumed")
+            else:
+                self.events.emit(Severity.INFO, "run.waiting", f"resumed, but it still waits: {self._disk_trouble}")
             self.scheduler.wake()
         return held
 
@@ -266,8 +312,22 @@ class Session:
         self._stopping.set()
 
     def requeue(self, record: Requeue, dataset: str | None) -> int:
-        """Give samples another try."""
-        return self.scheduler.requeue(record, dataset)
+        """Give samples another try and record that; return how many are sent again.
+
+        Refused lines are no matter of trying again: they are checked anew at each start.
+        """
+        if record.error is FailureClass.INVALID_INPUT:
+            return 0
+        queues = {queue.name: queue for queue in self.scheduler.queues}
+        count = 0
+        for name, fold in self.fold.datasets.items():
+            if dataset in (None, name):
+                self.writer.append(fold.folder.failures, encode_line(record))
+                count += queues[name].requeue(record) if name in queues else _given_up(fold, record)
+        if not queues:
+            self._early.append((record, dataset))
+        self.scheduler.wake()
+        return count
 
     def wake(self) -> None:
         """Look again at what can be sent."""
@@ -275,35 +335,34 @@ class Session:
 
     def _written(self, _lines: int) -> None:
         """Let the scheduler see that the writer has caught up; called in the writing thread."""
-        self._loop.call_soon_threadsafe(self.scheduler.wake)
+        self._on_loop(self._written_on_loop)
+
+    def _written_on_loop(self) -> None:
+        self._changed.set()
+        self.scheduler.wake()
 
     def _writing_trouble(self, trouble: str | None) -> None:
         """Pause while journals cannot be written; called in the writing thread."""
-        self._loop.call_soon_threadsafe(self._set_disk_trouble, trouble)
+        self._on_loop(lambda: self._set_disk_trouble(trouble))
+
+    def _on_loop(self, act: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # a disk that hung until after the end: there is no loop to tell any more
+            self._loop.call_soon_threadsafe(act)
 
     def _set_disk_trouble(self, trouble: str | None) -> None:
         before, self._disk_trouble = self._disk_trouble, trouble
         if trouble is not None and before is None:
             self.events.emit(Severity.CRITICAL, PAUSED, f"paused: {trouble}")
         elif trouble is None and before is not None:
-            self.events.emit(Severity.INFO, RESUMED, "resumed: the journals can be written again")
+            if self.scheduler.paused is None:
+                self.events.emit(Severity.INFO, RESUMED, "resumed: the journals can be written again")
+            else:
+                said = f"the journals can be written again; still paused: {self.scheduler.paused}"
+                self.events.emit(Severity.INFO, "run.waiting", said)
             self.scheduler.wake()
 
     def _server_changed(self, slot: ServerSlot, before: str) -> None:
-        data = {"server": slot.url}
-        if slot.state == "ok" and slot.probe is not None:
-            differs = check_model(self._fingerprint, self.run_dir.fingerprint, slot.probe.model)
-            if differs is not None:
-                slot.state, slot.reason = "refused", differs
-                self.events.emit(Severity.CRITICAL, "server.refused", f"{slot.url} {differs}", data=data)
-                return
-            said = f"{slot.url} is {'back' if before == 'down' else 'ready'}: SGLang {slot.probe.version or '?'}"
-            self.events.emit(Severity.INFO, "server.up", f"{said}, {slot.probe.model or 'model unknown'}", data=data)
-            for note in slot.probe.notes:
-                self.events.emit(Severity.WARNING, "server.note", note, data=data)
-        elif slot.state != before:
-            said = f"{slot.url} is {slot.state}: {slot.reason}"
-            self.events.emit(Severity.CRITICAL, f"server.{slot.state}", said, data=data)
+        self._rules.changed(slot, before)
         self._changed.set()
         self.scheduler.wake()
 
@@ -325,3 +384,12 @@ class Session:
             clock=self.clock,
             interval_s=settings.interval_s,
         )
+
+
+def _given_up(dataset: DatasetFold, record: Requeue) -> int:
+    """Return how many given-up samples a requeue concerns, as the files say: there is no queue yet."""
+    wanted = None if record.sample_id is None else sample_key(record.sample_id)
+    return sum(
+        failure.next is NextStep.QUARANTINED and record.error in (None, failure.error) and wanted in (None, key)
+        for key, failure in dataset.open_failures()
+    )

@@ -28,7 +28,8 @@ class Writer:
 
     Args:
         on_written: Called in the writing thread after lines went into files, with their number.
-        on_trouble: Called in the writing thread with a sentence when appending fails, and with None once it works.
+        on_trouble: Called in one of the threads with a sentence when writing or syncing fails, and with None once both
+            work again for all journals.
         open_journal: Replaced in tests that break the disk.
     """
 
@@ -45,8 +46,10 @@ class Writer:
         self._pending: dict[Path, list[bytes]] = {}
         self._unwritten = 0
         self._dirty: set[Path] = set()
-        self._trouble: str | None = None
+        self._troubles: dict[tuple[str, Path], str] = {}
+        self._telling = threading.Lock()
         self._closing = False
+        self._all_written = False
         self._wake = threading.Condition()
         self._synced = threading.Condition()
         self._threads = [
@@ -112,6 +115,7 @@ class Writer:
                 batch, self._pending = self._pending, {}
             self._write(batch)
         with self._synced:
+            self._all_written = True
             self._synced.notify_all()
 
     def _write(self, batch: dict[Path, list[bytes]]) -> None:
@@ -121,8 +125,9 @@ class Writer:
                 try:
                     self._journal(path).append(b"".join(lines))
                 except OSError as error:
-                    self._report(_sentence(path, error))
+                    self._report("write", path, _sentence(path, error))
                     continue
+                self._report("write", path, None)
                 del left[path]
                 with self._synced:
                     self._dirty.add(path)
@@ -137,8 +142,6 @@ class Writer:
                     for path, lines in self._pending.items():
                         left.setdefault(path, []).extend(lines)
                     self._pending = {}
-            else:
-                self._report(None)
 
     def _journal(self, path: Path) -> Journal:
         journal = self._journals.get(path)
@@ -146,26 +149,38 @@ class Writer:
             journal = self._journals[path] = self._open_journal(path)
         return journal
 
-    def _report(self, trouble: str | None) -> None:
-        if trouble != self._trouble:
-            self._trouble = trouble
-            if trouble:
+    def _report(self, what: str, path: Path, trouble: str | None) -> None:
+        """Note how one thing stands at one journal, and tell when the whole has changed by it."""
+        key = (what, path)
+        if self._troubles.get(key) == trouble:
+            return
+        with self._telling:
+            if trouble is None:
+                del self._troubles[key]
+            else:
+                self._troubles[key] = trouble
                 _LOG.error("%s", trouble)
-            self._on_trouble(trouble)
+            self._on_trouble(next(iter(self._troubles.values()), None))
 
     def _sync_loop(self) -> None:
+        failed: set[Path] = set()
         while True:
             with self._synced:
-                self._synced.wait(COMMIT_INTERVAL_S)
-                dirty, self._dirty = self._dirty, set()
-            for path in dirty:
-                try:
-                    self._journals[path].sync()
-                except OSError as error:
-                    _LOG.error("%s", _sentence(path, error))
-                    self._on_trouble(_sentence(path, error))
-            if not dirty and self._closing and not self._threads[0].is_alive():
+                self._synced.wait(ROOM_RETRY_S if failed else COMMIT_INTERVAL_S)
+                ended = self._all_written
+                dirty, self._dirty = self._dirty | failed, set()
+            failed = {path for path in dirty if not self._sync(path)}
+            if ended:
                 break
+
+    def _sync(self, path: Path) -> bool:
+        try:
+            self._journals[path].sync()
+        except OSError as error:
+            self._report("sync", path, _sentence(path, error))
+            return False
+        self._report("sync", path, None)
+        return True
 
 
 def _sentence(path: Path, error: OSError) -> str:

@@ -27,7 +27,7 @@ from eagle3_tui.feed.watcher import Watcher
 from eagle3_tui.keys import KEYS, usable_keys
 from eagle3_tui.screens.help import HelpScreen
 from eagle3_tui.screens.run import RunScreen
-from eagle3_tui.terminal import Capabilities, detect, refusal
+from eagle3_tui.terminal import Capabilities, detect, drop_output_to_nowhere, refusal
 from eagle3_tui.text import visible
 from eagle3_tui.widgets.look import look_for
 
@@ -130,7 +130,7 @@ class Eagle3App(App[int], inherit_bindings=False):
         if known is None:
             self.say("the concurrency is not known: no daemon has said it", Severity.WARNING)
             return
-        wanted = max(known + direction * max(round(known / 10), 1), 1)
+        wanted = stepped(known, direction)
         self._asked_concurrency = wanted
         self._ask(f"concurrency {wanted}", Set(concurrency=wanted))
 
@@ -180,12 +180,17 @@ class Eagle3App(App[int], inherit_bindings=False):
             try:
                 reply = await in_background(partial(self._sender, command))
             except ControlError as error:
-                self.say(f"{what}: {error}", Severity.WARNING)
+                self.say(str(error), Severity.WARNING)
             else:
-                outcome = reply.message or ("done" if reply.ok else "refused")
-                self.say(f"{what}: {outcome}", Severity.INFO if reply.ok else Severity.WARNING)
+                outcome = reply.message or f"{what}: {'done' if reply.ok else 'refused'}"
+                self.say(outcome, Severity.INFO if reply.ok else Severity.WARNING)
             if isinstance(command, Set) and command.concurrency == self._asked_concurrency:
                 self._asked_concurrency = None
+
+
+def stepped(concurrency: int, direction: int) -> int:
+    """Return the concurrency a tenth (at least one) up or down, never below one."""
+    return max(concurrency + direction * max(round(concurrency / 10), 1), 1)
 
 
 def run_app(path: Path, *, read_only: bool = False, mouse: bool = True) -> int:
@@ -215,6 +220,7 @@ def run_app(path: Path, *, read_only: bool = False, mouse: bool = True) -> int:
 
     app = Eagle3App(Monitor(path), sender, read_only=read_only)
     app.run(mouse=mouse)
+    drop_output_to_nowhere((sys.stdout, sys.stderr))
     status = app.feed.view().status
     if app.return_code == ExitCode.OK and status is not None and status.daemon.alive:
         print(f"the daemon goes on; stop it with: eagle3 stop {visible(path)}")

@@ -31,7 +31,7 @@ KEYS: Final = (
     Key(("minus",), "-", "concurrency(-1)", None, "a tenth fewer requests at once", changes_run=True),
     Key(("question_mark", "h", "f1"), "?", "help", ("?", "help"), "this page; any key closes it"),
     Key(
-        ("q", "ctrl+q", "ctrl+c"), "q", "leave", ("q", "leave (the daemon goes on)"),
+        ("q", "ctrl+q", "ctrl+c"), "q", "leave", ("q", "leave"),
         "leave the screen; the daemon goes on",
     ),
     Key(("up", "k"), "up", "scroll_rows(-1)", None, "one data set up"),

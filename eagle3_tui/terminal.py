@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TextIO
 
 TOO_SMALL: Final = (40, 12)
 """Below this many columns or lines only a short form is shown."""
@@ -135,6 +135,21 @@ def refusal(streams: Mapping[str, _Stream | None], environ: Mapping[str, str] = 
         term = environ.get("TERM") or "not set"
         return f"TERM is {term}: this terminal can't move its cursor; set TERM (xterm-256color) or use: eagle3 status"
     return None
+
+
+def drop_output_to_nowhere(streams: Iterable[TextIO]) -> None:
+    """Turn streams whose terminal is gone to the null device.
+
+    After a hang-up what is still buffered can't be written, and Python would end with exit code 120 for it instead of
+    the one that says which signal it was.
+    """
+    for stream in streams:
+        try:
+            stream.flush()
+        except OSError:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())
+            os.close(null)
 
 
 def _is_utf8(name: str) -> bool:

@@ -52,13 +52,13 @@ class DatasetFold:
         sinks: dict[str, LineSink] = {PROMPTS: self.prompts, RESPONSES: self.responses, FAILURES: self.failures}
         return sinks[file]
 
-    def poll(self) -> bool:
-        """Read what is new in the three files; return whether there was anything.
+    def poll(self, most_bytes: int | None = None) -> bool:
+        """Read what is new in the three files, of each at most about ``most_bytes``; return whether there was anything.
 
         Raises:
             OSError: A file is there and cannot be read.
         """
-        return sum(tail.poll(self.sink(name)) for name, tail in self.tails.items()) > 0
+        return sum(tail.poll(self.sink(name), most_bytes) for name, tail in self.tails.items()) > 0
 
     def take_notes(self) -> list[str]:
         """Return, once, what happened to the files (cut, replaced, deleted)."""

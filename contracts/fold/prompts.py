@@ -8,10 +8,13 @@ from typing import Final
 import msgspec
 
 from contracts.fold.places import Places
+from contracts.shapes.values import printable
 
-_HEAD: Final = re.compile(rb'\{"sample_id": ?(?:"[^"\\\x00-\x1f]*"|-?[0-9]+), ?"input_ids": ?\[')
+_HEAD: Final = re.compile(rb'\{"sample_id": ?(?:"[ !#-\[\]-~]*"|0|-?[1-9][0-9]*), ?"input_ids": ?\[')
+_END: Final = re.compile(rb'\](?:, ?"source_line": ?[1-9][0-9]*)?\}\r?')
 _MASK: Final = b'],"loss_mask":['
 _BLANKS: Final = b" \t\r"
+_BOM: Final = b"\xef\xbb\xbf"
 
 
 class _AnyPrompt(msgspec.Struct):
@@ -24,7 +27,10 @@ _DECODER: Final = msgspec.json.Decoder(_AnyPrompt)
 
 
 class PromptFold(msgspec.Struct):
-    """Counts of one ``prompts.jsonl``; a `contracts.journal.tail.LineSink`."""
+    """Counts of one ``prompts.jsonl``; a `contracts.journal.tail.LineSink`.
+
+    Whether a prompt can be used is for the daemon to say, which reads the ids; here a line counts when it is an object.
+    """
 
     lines: int = 0
     prompts: int = 0
@@ -40,29 +46,38 @@ class PromptFold(msgspec.Struct):
 
     def feed(self, block: bytearray, end: int, offset: int, bulk: bool) -> None:
         """Count whole lines; see `LineSink`."""
-        match, find, starts = _HEAD.match, block.find, block.startswith
+        head_of, ends, find, starts = _HEAD.match, _END.fullmatch, block.find, block.startswith
+        trusted = find(b"\0", 0, end) < 0
         position = 0
         while position < end:
             self.lines += 1
             newline = find(b"\n", position, end)
-            head = match(block, position, newline)
-            if head is not None and block[newline - 1] == 0x7D and find(b"{", head.end(), newline) < 0:
+            head = head_of(block, position, newline) if trusted else None
+            masked = whole = False
+            if head is not None:
+                # The ids (and the mask) are not read: that no text begins in them shows that they are of one line.
+                close, quote = find(b"]", head.end(), newline), find(b'"', head.end(), newline)
+                masked = close >= 0 and starts(_MASK, close)
+                if masked:
+                    quote = find(b'"', close + len(_MASK), newline)
+                    close = find(b"]", close + len(_MASK), newline)
+                whole = close >= 0 and (quote < 0 or quote > close) and ends(block, close, newline) is not None
+            if whole:
                 self.prompts += 1
-                if starts(_MASK, find(b"]", head.end(), newline)):
-                    self.pretokenized += 1
+                self.pretokenized += masked
             else:
                 self._slow(bytes(block[position:newline]), offset + position)
             position = newline + 1
 
     def _slow(self, line: bytes, place: int) -> None:
         if self.lines == 1:
-            line = line.removeprefix(b"\xef\xbb\xbf")
+            line = line.removeprefix(_BOM)
         if not line.strip(_BLANKS):
             return
         try:
             prompt = _DECODER.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            self.unreadable.add(place, self.lines, str(error))
+            self.unreadable.add(place, self.lines, printable(str(error)))
             return
         self.prompts += 1
         self.pretokenized += prompt.loss_mask is not msgspec.UNSET

@@ -1,8 +1,8 @@
 """The fold over one response file.
 
-Every line goes through `contracts.shapes`, except in bulk: gigabytes of our own writer's lines are recognised by the
-keys before and behind the ids, with the ids skipped unread, which makes counting a matter of memory bandwidth. A line
-that is not exactly like that, keys, values and all, goes the usual way.
+Every line goes through `contracts.shapes`, except in bulk: of gigabytes of lines like our own writer's, the ids are cut
+out unread and only the rest is decoded, which makes counting a matter of memory bandwidth. A line that is in any way
+not like that, keys, values and all, goes the usual way.
 
 What bulk reading does not see is damage within the ids that changes neither their width nor holds a quote, a newline
 or a NUL: of that, and of counts that contradict the ids, it looks at every 128th line.
@@ -10,42 +10,35 @@ or a NUL: of that, and of counts that contradict the ids, it looks at every 128t
 
 from __future__ import annotations
 
-import re
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from contracts.fold.history import FINE_S, Bucket, History
 from contracts.fold.places import Places
 from contracts.shapes import BadLine, Outcome, ResponseFact, decode_response_line, merge_parts
-from contracts.shapes.answer import stamp
+from contracts.shapes.answer import FAILED_REASONS, stamp
+from contracts.shapes.values import MAX_COUNT, printable
 
-
-def _head(space: bytes) -> re.Pattern[bytes]:
-    """Return a pattern for the keys before the ids, as our writer orders them, with ``space`` after a separator.
-
-    Ids of printable ASCII without escapes are their own keys. Finish reasons that begin like "abort" and "error" are
-    left out: those two are failures.
-    """
-    keys = (
-        rb'\{"sample_id":_(?:"([ !#-\[\]-~]+)"|(0|-?[1-9][0-9]{0,17})),_"prompt_tokens":_(0|[1-9][0-9]{0,8}),_'
-        rb'"completion_tokens":_(0|[1-9][0-9]{0,8}),_"finish_reason":_"([b-df-z][a-z_]{0,30})",_"output_ids":_\['
-    )
-    return re.compile(keys.replace(b":_", b":" + space).replace(b",_", b"," + space))
-
-
-_COMPACT: Final = (_head(b"").match, b'],"', 2)
-_SPACED: Final = (_head(b" ").match, b'], "', 3)
-"""As Python's own json module writes them: the keys before the ids, what ends the ids, how far from it the first quote
-behind them is."""
-
-_OPEN: Final = ord("{")
 _EXACT_EVERY: Final = 128
+_USUAL: Final = ("stop", "length")
+_COMPACT: Final = (b'"output_ids":[', 14, 2)
+_SPACED: Final = (b'"output_ids": [', 15, 3)
+"""What begins the ids (no text within a JSON line can hold it), its length, and how many bytes behind their end the
+next key begins: as we write it, and as Python's own json module does."""
+
+_NEWLINE: Final = ord("\n")
+_QUOTE: Final = ord('"')
 
 
-class _Rest(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """The keys behind the ids that our writer knows. Any other might change what the line means."""
+class _Record(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """Our record with its ids cut out. Any further key might change what the line means."""
 
+    sample_id: Annotated[str, msgspec.Meta(min_length=1)] | int
+    prompt_tokens: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+    completion_tokens: int
+    finish_reason: str
+    output_ids: tuple[()]
     think_end: bool | None = None
     finished_at: float = -1.0
     started_at: float | None = None
@@ -58,7 +51,7 @@ class _Rest(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     schema: int = 0
 
 
-_REST: Final = msgspec.json.Decoder(_Rest)
+_RECORD: Final = msgspec.json.Decoder(_Record)
 
 
 class ResponseFold(msgspec.Struct):
@@ -112,69 +105,73 @@ class ResponseFold(msgspec.Struct):
 
     def _feed_bulk(self, block: bytearray, end: int, offset: int) -> None:
         """Count whole lines, without a look at most of the ids."""
-        match, ending, back = _COMPACT
-        find, starts, decode = block.find, block.startswith, _REST.decode
-        done, reasons, lines = self.done, dict[bytes, int](), self.lines
+        find, decode = block.find, _RECORD.decode
+        done, reasons, lines = self.done, dict.fromkeys(_USUAL, 0), self.lines
         duplicates = prompt_sum = completion_sum = 0
+        opening, length, back = _COMPACT
+        every = _EXACT_EVERY
         begin = until = 0.0  # of the bucket
         bucket = Bucket()
         position = 0
         while position < end:
             lines += 1
-            newline = find(b"\n", position, end)
-            head = match(block, position, newline)
-            if head is None:
-                match, ending, back = _SPACED if ending is _COMPACT[1] else _COMPACT
-                head = match(block, position, newline)
-            if head is not None:
-                text, number, prompts, completions, reason = head.groups()
-                tokens = int(completions)
-                ids = head.end()
-                # The first quote behind the ids begins the next key: not so where a line was torn in its ids and
-                # another one continues it. There is none when nothing follows: then the width is negative.
-                quote = find(b'"', ids, newline)
-                close = quote - back
-                if 2 * tokens - 1 <= close - ids <= 8 * tokens and starts(ending, close) and lines % _EXACT_EVERY:
-                    tail = block[quote - 1 : newline]
-                    tail[0] = _OPEN
-                    try:
-                        rest = decode(tail)
-                    except (msgspec.DecodeError, UnicodeDecodeError):
-                        pass
-                    else:
-                        position = newline + 1
-                        key = number if text is None else text
-                        if key in done:
-                            duplicates += 1
-                            continue
-                        done.add(key)
-                        prompt_sum += int(prompts)
-                        completion_sum += tokens
-                        reasons[reason] = reasons.get(reason, 0) + 1
-                        at = rest.finished_at
-                        if not begin <= at < until:
-                            begin, until, bucket = self._bucket(at)
-                        bucket.responses += 1
-                        bucket.tokens += tokens
-                        if reason == b"length":
-                            bucket.lengths += 1
-                        if rest.think_end is not None:
-                            self.think_seen += 1
-                            if not rest.think_end:
-                                self.think_missing += 1
-                                bucket.think_missing += 1
-                        continue
-            self.lines = lines
-            self._slow(block, position, newline, offset)
-            begin = until = 0.0  # the history may have been coarsened
+            newline = find(_NEWLINE, position, end)
+            start = find(opening, position, newline)
+            if start < 0:
+                opening, length, back = _SPACED if opening is _COMPACT[0] else _COMPACT
+                start = find(opening, position, newline)
+            ids = start + length
+            # The first quote behind the ids begins the next key: not so where a line was torn in its ids and another
+            # one continues it. There is none when the ids come last.
+            quote = find(_QUOTE, ids, newline)
+            close = newline - 2 if quote < 0 else quote - back
+            record = None
+            if start > 0 and lines % every:
+                # Cut at the wrong place, this is no JSON, or the ids in it are not empty.
+                try:
+                    record = decode(block[position:ids] + block[close:newline])
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    record = None
+            if (
+                record is None
+                or not 2 * (tokens := record.completion_tokens) - 1 <= close - ids <= 8 * tokens
+                or ((reason := record.finish_reason) not in reasons and not _new_reason(reason, reasons))
+            ):
+                self.lines = lines
+                self._slow(block, position, newline, offset)
+                begin = until = 0.0  # the history may have been coarsened
+                position = newline + 1
+                continue
             position = newline + 1
+            name = record.sample_id
+            key = name.encode() if isinstance(name, str) else b"%d" % name
+            if key in done:
+                duplicates += 1
+                continue
+            done.add(key)
+            prompt_sum += record.prompt_tokens
+            completion_sum += tokens
+            reasons[reason] += 1
+            at = record.finished_at
+            if not begin <= at < until:
+                begin, until, bucket = self._bucket(at)
+            bucket.responses += 1
+            bucket.tokens += tokens
+            if reason == "length":
+                bucket.lengths += 1
+            if record.think_end is not None:
+                self.think_seen += 1
+                if not record.think_end:
+                    self.think_missing += 1
+                    bucket.think_missing += 1
         self.lines = lines
         self.duplicates += duplicates
         self.known += sum(reasons.values())
         self.prompt_tokens += prompt_sum
         self.completion_tokens += completion_sum
-        for name, count in reasons.items():
-            self._count_reason(name.decode("ascii"), count)
+        for reason, count in reasons.items():
+            if count:
+                self._count_reason(reason, count)
         if self.failures or self.parts:
             for key in done & (self.failures.keys() | self.parts.keys()):
                 self.failures.pop(key, None)
@@ -184,7 +181,7 @@ class ResponseFold(msgspec.Struct):
         """Return begin, end and bucket of a time; for no time a bucket that is thrown away."""
         if stamp(at) is None:
             return at, at, Bucket()
-        begin = int(at) // FINE_S * FINE_S
+        begin = float(int(at) // FINE_S * FINE_S)
         return begin, begin + FINE_S, self.history.bucket(at)
 
     def _slow(self, block: bytearray, start: int, newline: int, offset: int) -> None:
@@ -251,3 +248,10 @@ class ResponseFold(msgspec.Struct):
     def _count_reason(self, reason: str, count: int) -> None:
         self.finish_reasons[reason] = self.finish_reasons.get(reason, 0) + count
 
+
+def _new_reason(reason: str, reasons: dict[str, int]) -> bool:
+    """Make room to count a finish reason; False when it ends no response, or is not counted under its own name."""
+    plain = bool(reason) and reason not in FAILED_REASONS and printable(reason, 64) == reason
+    if plain:
+        reasons[reason] = 0
+    return plain

@@ -55,15 +55,18 @@ class RunFold:
             if folder.name not in self.datasets:
                 self.datasets[folder.name] = DatasetFold(folder)
 
-    def poll(self) -> bool:
+    def poll(self, most_bytes: int | None = None) -> bool:
         """Read everything that is new; return whether there was anything.
+
+        Args:
+            most_bytes: Read about so much of each file; the next call goes on.
 
         Raises:
             OSError: A journal is there and cannot be read.
         """
         if self.config is None:
             self._discover()
-        changed = [dataset.poll() for dataset in self.datasets.values()]
+        changed = [dataset.poll(most_bytes) for dataset in self.datasets.values()]
         changed += [self._events_tail.poll(self.events), self.telemetry.poll()]
         for dataset in self.datasets.values():
             self.notes += dataset.take_notes()

@@ -8,16 +8,20 @@ when the file is opened, its bytes kept beside it.
 from __future__ import annotations
 
 import errno
+import itertools
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from contracts.journal.stale import retry_stale
-from contracts.journal.tail import is_whole_object
+from contracts.journal.stale import StaleFileError, retry_stale
+from contracts.journal.tail import is_whole_record
 
 _STEP: Final = 1 << 16
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -45,19 +49,26 @@ class Journal:
     Args:
         path: The file; made, with its folder, when missing.
         write: Replaced in tests that fill the disk.
+
+    Raises:
+        OSError: It cannot be opened or repaired.
     """
 
     def __init__(self, path: Path, write: Callable[[int, bytes], int] = os.write) -> None:
         self.path = path
         self._write = write
+        self._unclean = False
+        """The rest of a failed batch could not be taken back: that comes before anything else is appended."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.repair = repair_torn_tail(path)
-        self._descriptor = self._open()
-        self._size = os.fstat(self._descriptor).st_size
+        self._open()
 
-    def _open(self) -> int:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        return retry_stale("open", self.path, lambda: os.open(self.path, flags, 0o644))
+    def _open(self) -> None:
+        self._descriptor, is_new = retry_stale("open", self.path, lambda: _open_for_append(self.path))
+        if is_new:
+            _sync_folder(self.path.parent)
+        stat = os.fstat(self._descriptor)
+        self._identity, self._size = (stat.st_dev, stat.st_ino), stat.st_size
 
     def append(self, batch: bytes) -> None:
         """Append whole lines with one write.
@@ -66,7 +77,10 @@ class Journal:
             NoRoomError: The disk is full; the file is as it was.
             OSError: Any other failure; the file is as it was.
         """
-        self._reopen_if_replaced()
+        retry_stale("write", self.path, lambda: self._append(batch))
+
+    def _append(self, batch: bytes) -> None:
+        self._settle()
         written = 0
         try:
             while written < len(batch):
@@ -74,7 +88,7 @@ class Journal:
                 written += self._write(self._descriptor, batch[written:] if written else batch)
         except OSError as error:
             self._take_back()
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno in _NO_ROOM:
                 raise NoRoomError(error.errno, "no room for a batch of records", str(self.path)) from error
             raise
         self._size += len(batch)
@@ -89,7 +103,7 @@ class Journal:
         try:
             os.fdatasync(self._descriptor)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno in _NO_ROOM:
                 raise NoRoomError(error.errno, "no room to sync", str(self.path)) from error
             raise
 
@@ -99,23 +113,75 @@ class Journal:
 
     def _take_back(self) -> None:
         """Cut the file to where the batch began: we alone write to it."""
-        os.ftruncate(self._descriptor, self._size)
-
-    def _reopen_if_replaced(self) -> None:
-        """Follow the path when somebody moved or deleted the file: data belongs where readers look."""
-        own = os.fstat(self._descriptor)
         try:
-            there = self.path.stat()
+            os.ftruncate(self._descriptor, self._size)
+        except OSError as error:
+            self._unclean = True
+            _LOG.warning("%s: half a batch cannot be taken back yet: %s", self.path, error)
+
+    def _settle(self) -> None:
+        """Make sure that the batch goes behind whole lines of the file that readers see.
+
+        Somebody may have moved, deleted or cut it, or another host may have replaced it (ESTALE).
+        """
+        if not self._is_in_place():
+            self._follow()
+        if self._unclean:
+            os.ftruncate(self._descriptor, self._size)
+            self._unclean = False
+        size = os.fstat(self._descriptor).st_size
+        if size != self._size:
+            self._note_repair(repair_torn_tail(self.path))
+            self._size = os.fstat(self._descriptor).st_size
+
+    def _is_in_place(self) -> bool:
+        try:
+            own = os.fstat(self._descriptor)
+            there = retry_stale("stat", self.path, self.path.stat)
         except FileNotFoundError:
-            there = None
-        if there is not None and (there.st_ino, there.st_dev) == (own.st_ino, own.st_dev):
-            self._size = own.st_size
-            return
+            return False
+        except OSError as error:
+            if error.errno != errno.ESTALE or isinstance(error, StaleFileError):
+                raise
+            return False
+        return (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)
+
+    def _follow(self) -> None:
+        """Open the path again: data belongs where readers look."""
+        before, size = self._identity, self._size
         os.close(self._descriptor)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.repair = repair_torn_tail(self.path) or self.repair
-        self._descriptor = self._open()
-        self._size = os.fstat(self._descriptor).st_size
+        repair = repair_torn_tail(self.path)
+        self._open()
+        if self._identity == before:
+            self._size = size  # the same file under a stale handle: what it may hold too much is still to be cut
+        else:
+            self._unclean = False
+            _LOG.warning("%s: was moved, deleted or replaced; appending to the file that is there now", self.path)
+        self._note_repair(repair)
+
+    def _note_repair(self, repair: Repair | None) -> None:
+        if repair is not None:
+            self.repair = repair
+            _LOG.warning("%s", repair)
+
+
+def _open_for_append(path: Path) -> tuple[int, bool]:
+    """Return a descriptor, and whether the file was made."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+    try:
+        return os.open(path, flags), False
+    except FileNotFoundError:
+        return os.open(path, flags | os.O_CREAT, 0o644), True
+
+
+def _sync_folder(folder: Path) -> None:
+    """Keep a new file's name over a power cut; what is synced into it would be lost with the name."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def repair_torn_tail(path: Path) -> Repair | None:
@@ -123,28 +189,49 @@ def repair_torn_tail(path: Path) -> Repair | None:
 
     Returns:
         What was done, or None when the file is missing, empty or whole.
+
+    Raises:
+        OSError: It cannot be read, or the side file cannot be written; the file is as it was.
     """
     try:
-        descriptor = retry_stale("open", path, lambda: os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        return retry_stale("read", path, lambda: _repair(path))
     except FileNotFoundError:
         return None
+
+
+def _repair(path: Path) -> Repair | None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
         start = _start_of_last_line(descriptor, size)
         if start == size:
             return None
         tail = os.pread(descriptor, size - start, start)
-        if is_whole_object(tail):
+        if is_whole_record(tail):
             os.pwrite(descriptor, b"\n", size)
             os.fsync(descriptor)
             return Repair(path, 0, None)
-        side_file = path.with_name(f"{path.name}.torn-{start}")
-        side_file.write_bytes(tail)
+        side_file = _keep(path, start, tail)
         os.ftruncate(descriptor, start)
         os.fsync(descriptor)
         return Repair(path, len(tail), side_file)
     finally:
         os.close(descriptor)
+
+
+def _keep(path: Path, start: int, tail: bytes) -> Path:
+    """Write torn bytes to a side file of their own: the same place may have been torn before."""
+    for number in itertools.count():
+        side_file = path.with_name(f"{path.name}.torn-{start}" + (f".{number}" if number else ""))
+        try:
+            with side_file.open("xb") as file:
+                file.write(tail)
+                file.flush()
+                os.fsync(file.fileno())
+            return side_file
+        except FileExistsError:
+            continue
+    raise AssertionError("unreachable")
 
 
 def _start_of_last_line(descriptor: int, size: int) -> int:

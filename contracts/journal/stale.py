@@ -33,10 +33,13 @@ def retry_stale(what: str, path: Path, action: Callable[[], Result]) -> Result:
     for attempt in range(1, TRIES + 1):
         try:
             return action()
+        except StaleFileError:
+            raise  # an attempt within this one has had its tries
         except OSError as error:
             if error.errno != errno.ESTALE:
                 raise
-            _LOG.warning("%s: stale file handle on %s (try %d of %d), opened again", path, what, attempt, TRIES)
+            if attempt < TRIES:
+                _LOG.warning("%s: stale file handle on %s (try %d of %d): opening it again", path, what, attempt, TRIES)
     raise StaleFileError(
         errno.ESTALE,
         f"stale file handle on {what}, {TRIES} times in a row: was it removed or replaced by another host?",

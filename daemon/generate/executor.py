@@ -11,7 +11,7 @@ from contracts.clock import Clock
 from contracts.records import FailureClass, Response
 from contracts.sample_id import SampleId
 from contracts.sglang import GenerateRequest, error_text
-from daemon.generate.retry import classify_status
+from daemon.generate.retry import BUSY_STATUS, classify_status
 from daemon.servers.answers import disagreement, holds_id, one_line, parse_answer
 from daemon.servers.client import AnswerTimeoutError, ConnectionLostError, SglangClient
 
@@ -37,6 +37,8 @@ class Failed(msgspec.Struct, frozen=True, gc=False):
     error: FailureClass
     message: str
     status: int | None = None
+    busy: bool = False
+    """The server says that it has no room now: the sample is not to blame."""
     retry_after_s: float | None = None
     completion_tokens: int | None = None
     """Of a partial (aborted) answer."""
@@ -67,6 +69,7 @@ async def execute(
             classify_status(answer.status),
             f"HTTP {answer.status}: {error_text(answer.body)}",
             status=answer.status,
+            busy=answer.status in BUSY_STATUS,
             retry_after_s=answer.retry_after_s,
         )
     return _judge(job, answer.body, client.url, started_at, clock.now(), think_end_token)
@@ -84,7 +87,8 @@ def _judge(
         return Failed(
             FailureClass.TRANSIENT,
             f"aborted by the server: {reason.message or 'no reason given'}",
-            status=reason.status_code,
+            status=200,
+            busy=reason.status_code in BUSY_STATUS,
             completion_tokens=meta.completion_tokens,
         )
     problem = disagreement(answer, job.rid, job.prompt_tokens)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
+import logging
 import random
 import time
+from typing import Final
 
 from contracts.clock import Clock
 from contracts.records import Failure, FailureClass, NextStep, Severity, encode_line
 from contracts.run_config import Generate
 from daemon.events import EventLog
-from daemon.generate.executor import Failed, Job
-from daemon.generate.queue import DatasetQueue
+from daemon.generate.attempt import Attempt
+from daemon.generate.executor import Failed
+from daemon.generate.queue import Trouble
 from daemon.generate.retry import REFUSALS_IN_A_ROW, Decision, RetryRules, decide
-from daemon.prompts.index import PromptEntry
-from daemon.servers.info import ServerUnreachable
-from daemon.servers.pool import ServerPool, ServerSlot
+from daemon.servers.pool import SICK_AFTER, ServerPool
 from daemon.writer import Writer
+
+_LOG: Final = logging.getLogger("eagle3")
 
 
 class FailureHandling:
@@ -38,94 +40,114 @@ class FailureHandling:
         self._events = events
         self._clock = clock
 
-    async def settle(self, slot: ServerSlot, queue: DatasetQueue, entry: PromptEntry, job: Job, failed: Failed) -> None:
+    async def settle(self, attempt: Attempt, failed: Failed) -> None:
         """Record one failed attempt and decide what becomes of its sample."""
-        error, message, deaths = failed.error, failed.message, queue.deaths.get(entry.key, 0)
+        slot, queue, entry = attempt.slot, attempt.queue, attempt.entry
+        error, message = failed.error, failed.message
+        blameless = failed.busy or failed.refused
         if failed.timed_out:
             # Free the server's slot before ours is used again, so that never more are open there than we know of.
-            await asyncio.to_thread(abort, slot, job.rid)
-        if failed.connection_lost and await self._pool.died(slot, refused=failed.refused):
+            await slot.client.abort(attempt.rid)
+        if failed.connection_lost and await self._pool.died(slot, attempt.life, refused=failed.refused):
             if failed.refused:
                 queue.put_back(entry)
                 return
-            deaths += 1
             error, message = FailureClass.SERVER_DOWN, f"in flight when {slot.url} died: {message}"
-        if error is FailureClass.REJECTED:
-            queue.refused_in_a_row += 1
-            if queue.refused_in_a_row >= REFUSALS_IN_A_ROW:
-                error = FailureClass.CONTRACT_DRIFT
-                message = f"{queue.refused_in_a_row} samples in a row were refused, the last: {message}"
+        elif error is FailureClass.TRANSIENT and not blameless and await self._is_sick(attempt):
+            blameless, message = True, f"{message}; {slot.url} fails at everything: {slot.reason}"
+        elif error is FailureClass.REJECTED:
+            slot.failed_in_a_row = 0
+            error, message = self._refused(attempt, message)
+        self._conclude(attempt, failed, error, message, blameless)
+
+    def broke(self, attempt: Attempt, fault: BaseException) -> None:
+        """Settle an attempt that a fault of our own ended: its sample is given up, the run goes on."""
+        _LOG.error("an attempt at sample %s broke", attempt.entry.sample_id, exc_info=fault)
+        text = f"eagle3 itself failed on it ({fault!r}); the details are in daemon.log"
+        self._events.emit(
+            Severity.CRITICAL, "daemon.fault", f"{attempt.queue.name}: {text}", dataset=attempt.queue.name
+        )
+        error, message = self._refused(attempt, text)
+        self._conclude(attempt, Failed(error, message), error, message, False)
+
+    def halt(self, attempt: Attempt, why: str) -> None:
+        """Stop a data set because of something that no other sample of it would escape."""
+        error = FailureClass.CONTRACT_DRIFT
+        self._conclude(attempt, Failed(error, why), error, why, False)
+
+    async def _is_sick(self, attempt: Attempt) -> bool:
+        """Whether the failure is one of many at a server that fails at everything, so that no sample is to blame."""
+        slot = attempt.slot
+        if slot.life != attempt.life:
+            return False
+        slot.failed_in_a_row += 1
+        return slot.failed_in_a_row >= SICK_AFTER and await self._pool.is_sick(slot)
+
+    def _refused(self, attempt: Attempt, message: str) -> tuple[FailureClass, str]:
+        """Tell a sample that is refused from a data set of which everything is."""
+        in_a_row = attempt.queue.refused(attempt.number)
+        if in_a_row < REFUSALS_IN_A_ROW:
+            return FailureClass.REJECTED, message
+        return FailureClass.CONTRACT_DRIFT, f"{in_a_row} samples in a row were refused, the last: {message}"
+
+    def _conclude(self, attempt: Attempt, failed: Failed, error: FailureClass, message: str, blameless: bool) -> None:
+        queue, entry = attempt.queue, attempt.entry
+        trouble = queue.trouble.setdefault(entry.key, Trouble())
+        trouble.deaths += error is FailureClass.SERVER_DOWN
         decision = decide(
             error,
-            job.attempt,
+            trouble.attempts + 1,
             self._rules,
             self._chance,
-            status=failed.status,
+            blameless=blameless,
+            waits=trouble.waits,
             retry_after_s=failed.retry_after_s,
-            deaths=deaths,
+            deaths=trouble.deaths,
+            on_trial=attempt.on_trial,
         )
         if error is FailureClass.SERVER_DOWN and decision.next is NextStep.QUARANTINED:
             error = FailureClass.POISON
-        self._record(queue, entry, job, slot, failed, decision, error, message)
-        self._place(queue, entry, job, decision, error, deaths)
+        trouble.attempts += decision.charged
+        trouble.waits += blameless and decision.next is NextStep.RETRY
+        self._record(attempt, failed, decision, error, message, trouble)
+        if decision.next is NextStep.QUARANTINED:
+            queue.quarantine(entry, error)
+        elif decision.next is NextStep.STOPPED:
+            self._stop(attempt, message)
+        elif error is FailureClass.SERVER_DOWN:
+            queue.suspect(entry)
+        else:
+            queue.retry_at(entry, time.monotonic() + (decision.delay_s or 0.0), error)
 
     def _record(
         self,
-        queue: DatasetQueue,
-        entry: PromptEntry,
-        job: Job,
-        slot: ServerSlot,
+        attempt: Attempt,
         failed: Failed,
         decision: Decision,
         error: FailureClass,
         message: str,
+        trouble: Trouble,
     ) -> None:
         failure = Failure(
-            sample_id=entry.sample_id,
+            sample_id=attempt.entry.sample_id,
             error=error,
             message=message,
             next=decision.next,
             at=self._clock.now(),
-            attempt=job.attempt if decision.charged else job.attempt - 1,
-            rid=job.rid,
-            server=slot.url,
+            attempt=trouble.attempts,
+            rid=attempt.rid,
+            server=attempt.slot.url,
             http_status=failed.status,
             retry_in_s=None if decision.delay_s is None else round(decision.delay_s, 3),
             completion_tokens=failed.completion_tokens,
         )
-        self._writer.append(queue.failures_path, encode_line(failure))
+        self._writer.append(attempt.queue.failures_path, encode_line(failure))
 
-    def _place(
-        self,
-        queue: DatasetQueue,
-        entry: PromptEntry,
-        job: Job,
-        decision: Decision,
-        error: FailureClass,
-        deaths: int,
-    ) -> None:
-        """Put the sample where its decision says."""
-        if decision.charged:
-            queue.attempts[entry.key] = job.attempt
-        if decision.next is NextStep.QUARANTINED:
-            queue.quarantine(entry)
-        elif decision.next is NextStep.STOPPED:
-            queue.put_back(entry)
-            if not queue.halted:
-                queue.halted = True
-                self._events.emit(
-                    Severity.CRITICAL, "dataset.halted", f"{queue.name} is stopped: {error}", dataset=queue.name
-                )
-        elif error is FailureClass.SERVER_DOWN:
-            queue.deaths[entry.key] = deaths
-            queue.suspect(entry)
-        else:
-            queue.retry_at(entry, time.monotonic() + (decision.delay_s or 0.0))
-
-
-def abort(slot: ServerSlot, rid: str) -> None:
-    """Ask a server to abort a request; a server that is not there has nothing to abort. Blocks: call it in a thread."""
-    try:
-        slot.control.abort(rid)
-    except ServerUnreachable:
-        return
+    def _stop(self, attempt: Attempt, message: str) -> None:
+        queue = attempt.queue
+        queue.put_back(attempt.entry)
+        if not queue.halted:
+            queue.halted = True
+            self._events.emit(
+                Severity.CRITICAL, "dataset.halted", f"{queue.name} is stopped: {message}", dataset=queue.name
+            )

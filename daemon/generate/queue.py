@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Final
+
+import msgspec
 
 from contracts.eta import remaining_tokens
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.run import RunFold
 from contracts.records import FailureClass, NextStep, Requeue
 from contracts.report import dataset_work
+from contracts.run_config import DEFAULT_MAX_NEW_TOKENS
 from contracts.sample_id import sample_key
+from daemon.generate.refusal_run import RefusalRun
 from daemon.prompts.index import PromptEntry, PromptIndex
 
-SUSPECTS_AT_A_TIME: Final = 8
-"""Samples that were in flight when a server died are sent again by so many at a time, so that a second death of it
-points at few."""
+
+class Trouble(msgspec.Struct):
+    """What a sample that has no answer yet went through."""
+
+    attempts: int = 0
+    """Failed ones that were charged."""
+    waits: int = 0
+    """Failed ones that it had no part in."""
+    deaths: int = 0
+    """Server deaths while it was in flight."""
+
+
+_NONE: Final = Trouble()
 
 
 class DatasetQueue:
@@ -37,18 +52,18 @@ class DatasetQueue:
         self._fold = fold
         self._fresh: deque[PromptEntry] = deque()
         self._suspects: deque[PromptEntry] = deque()
-        self._retries: list[tuple[float, int, PromptEntry]] = []
+        self._later: list[tuple[float, int, PromptEntry, FailureClass]] = []
+        self._due: deque[tuple[PromptEntry, FailureClass]] = deque()
         self._retry_number = 0
-        self._quarantined: dict[bytes, PromptEntry] = {}
-        self.attempts: dict[bytes, int] = {}
-        """Charged attempts of samples that failed before."""
-        self.deaths: dict[bytes, int] = {}
+        self._quarantined: dict[bytes, tuple[PromptEntry, FailureClass]] = {}
+        self._refusals = RefusalRun()
+        self.trouble: dict[bytes, Trouble] = {}
+        self.sent = 0
+        """Attempts taken so far: the number of the newest one."""
         self.in_flight = 0
-        self.suspects_in_flight = 0
-        self.refused_in_a_row = 0
         self.halted = dataset.failures.halted is not None
-        self.weight = 0.0
-        """Remaining completion tokens (prompts, while lengths are unknown): its claim to slots."""
+        self.weight = 1.0
+        """Remaining completion tokens, where unknown an estimate: its claim to slots."""
         self.target_reached = False
         self._fill()
         self.refresh()
@@ -62,9 +77,9 @@ class DatasetQueue:
             if failure is None:
                 self._fresh.append(entry)
                 continue
-            self.attempts[entry.key], self.deaths[entry.key] = failure.attempt, failure.deaths
+            self.trouble[entry.key] = Trouble(attempts=failure.attempt, deaths=failure.deaths)
             if failure.next is NextStep.QUARANTINED:
-                self._quarantined[entry.key] = entry
+                self.quarantine(entry, failure.error)
             elif failure.deaths:
                 self._suspects.append(entry)
             else:
@@ -76,72 +91,87 @@ class DatasetQueue:
         target, tokens = work.target_tokens, work.completion_tokens or 0
         self.target_reached = target is not None and tokens >= target
         remaining = remaining_tokens(work)
-        self.weight = remaining if remaining else float(self.waiting + self.in_flight)
+        if remaining is None:
+            remaining = (self.waiting + self.in_flight) * typical_tokens(self._fold)
+        self.weight = max(remaining, 1.0)
 
     @property
     def waiting(self) -> int:
         """Samples that are not in flight and not given up."""
-        return len(self._fresh) + len(self._suspects) + len(self._retries)
+        return len(self._fresh) + self.waiting_retry
 
     @property
     def waiting_retry(self) -> int:
         """Samples that failed and will be tried again."""
-        return len(self._suspects) + len(self._retries)
+        return len(self._suspects) + len(self._later) + len(self._due)
 
     @property
     def exhausted(self) -> bool:
         """Whether nothing more will be sent, unless a person changes the target or asks for retries."""
         return self.target_reached or self.waiting == 0
 
-    def has_ready(self, now: float) -> bool:
-        """Whether a sample could be sent now."""
+    def has_ready(self, now: float, suspects: bool) -> bool:
+        """Whether a sample could be sent now; ``suspects``: whether one of those may be."""
         if self.halted or self.target_reached:
             return False
-        return bool(self._fresh) or self._retry_due(now) or self._suspect_ready()
+        while self._later and self._later[0][0] <= now:
+            _, _, entry, error = heapq.heappop(self._later)
+            if self.is_suspect(entry):
+                self._suspects.append(entry)
+            else:
+                self._due.append((entry, error))
+        return bool(self._due or self._fresh or (suspects and self._suspects))
 
     def next_due(self) -> float | None:
         """Return when the next waiting retry is due, on the caller's clock."""
-        return self._retries[0][0] if self._retries and not self.halted and not self.target_reached else None
+        return self._later[0][0] if self._later and not self.halted and not self.target_reached else None
 
-    def take(self, now: float) -> PromptEntry | None:
-        """Return the sample to send next: due retries first, then suspects a few at a time, then fresh ones."""
-        if self._retry_due(now):
-            entry = heapq.heappop(self._retries)[2]
-        elif self._suspect_ready():
+    def take(self, suspects: bool) -> PromptEntry | None:
+        """Return the sample to send next, after `has_ready`: due retries first, then a suspect, then fresh ones."""
+        if self._due:
+            entry = self._due.popleft()[0]
+        elif suspects and self._suspects:
             entry = self._suspects.popleft()
         elif self._fresh:
             entry = self._fresh.popleft()
         else:
             return None
+        self.sent += 1
         self.in_flight += 1
-        self.suspects_in_flight += self.is_suspect(entry)
         return entry
+
+    def landed(self) -> None:
+        """Count one attempt out of flight."""
+        self.in_flight -= 1
+
+    def trouble_of(self, entry: PromptEntry) -> Trouble:
+        """Return what a sample went through; not to be changed."""
+        return self.trouble.get(entry.key, _NONE)
 
     def is_suspect(self, entry: PromptEntry) -> bool:
         """Whether a sample was in flight when a server died."""
-        return self.deaths.get(entry.key, 0) > 0
+        return bool(self.trouble) and self.trouble_of(entry).deaths > 0
 
-    def landed(self, entry: PromptEntry, suspect: bool) -> None:
-        """Count a sample out of flight. ``suspect``: whether it was one when it was taken."""
-        self.in_flight -= 1
-        self.suspects_in_flight -= suspect
+    def refused(self, number: int) -> int:
+        """Note that the ``number``-th attempt was refused; return how many in a row were, in the order of sending."""
+        return self._refusals.add(number)
 
     def put_back(self, entry: PromptEntry) -> None:
         """Send this sample next: it was never really tried."""
-        self._fresh.appendleft(entry)
+        (self._suspects if self.is_suspect(entry) else self._fresh).appendleft(entry)
 
     def suspect(self, entry: PromptEntry) -> None:
         """Send this sample again, carefully."""
         self._suspects.append(entry)
 
-    def retry_at(self, entry: PromptEntry, due: float) -> None:
+    def retry_at(self, entry: PromptEntry, due: float, error: FailureClass) -> None:
         """Send this sample again at ``due``."""
         self._retry_number += 1
-        heapq.heappush(self._retries, (due, self._retry_number, entry))
+        heapq.heappush(self._later, (due, self._retry_number, entry, error))
 
-    def quarantine(self, entry: PromptEntry) -> None:
+    def quarantine(self, entry: PromptEntry, error: FailureClass) -> None:
         """Do not send this sample again by itself."""
-        self._quarantined[entry.key] = entry
+        self._quarantined[entry.key] = (entry, error)
 
     def requeue(self, record: Requeue) -> int:
         """Do what a person asked: give samples another try, and go on after a halt.
@@ -150,32 +180,52 @@ class DatasetQueue:
             How many samples are sent again.
         """
         wanted = None if record.sample_id is None else sample_key(record.sample_id)
-        failures = self.dataset.failures.samples
 
-        def matches(key: bytes) -> bool:
-            failure = failures.get(key)
-            right_class = record.error is None or (failure is not None and failure.error is record.error)
-            return right_class and (wanted is None or key == wanted)
+        def matches(entry: PromptEntry, error: FailureClass) -> bool:
+            return record.error in (None, error) and wanted in (None, entry.key)
 
-        again = [entry for key, entry in self._quarantined.items() if matches(key)]
+        again = list(self._take_out(matches))
         for entry in again:
-            del self._quarantined[entry.key]
-        waiting = [item for item in self._retries if matches(item[2].key)]
-        if waiting:
-            self._retries = [item for item in self._retries if not matches(item[2].key)]
-            heapq.heapify(self._retries)
-        again += [entry for _, _, entry in waiting]
-        for entry in again:
-            self.attempts.pop(entry.key, None)
-            self.deaths.pop(entry.key, None)
-            self._fresh.appendleft(entry)
+            self.trouble.pop(entry.key, None)
+        self._fresh.extendleft(reversed(again))
         if self.halted and wanted is None and record.error in (None, FailureClass.CONTRACT_DRIFT):
             self.halted = False
-        self.refused_in_a_row = 0
+        self._refusals = RefusalRun()
         return len(again)
 
-    def _retry_due(self, now: float) -> bool:
-        return bool(self._retries) and self._retries[0][0] <= now
+    def _take_out(self, matches: Callable[[PromptEntry, FailureClass], bool]) -> Iterator[PromptEntry]:
+        """Remove what matches from everything that waits or is given up, and yield it."""
+        held = [(entry, error) for entry, error in self._quarantined.values() if matches(entry, error)]
+        for entry, _ in held:
+            del self._quarantined[entry.key]
+            yield entry
+        suspects, self._suspects = self._suspects, deque()
+        for entry in suspects:
+            if matches(entry, FailureClass.SERVER_DOWN):
+                yield entry
+            else:
+                self._suspects.append(entry)
+        due, self._due = self._due, deque()
+        for entry, error in due:
+            if matches(entry, error):
+                yield entry
+            else:
+                self._due.append((entry, error))
+        later, self._later = self._later, []
+        for item in later:
+            if matches(item[2], item[3]):
+                yield item[2]
+            else:
+                heapq.heappush(self._later, item)
 
-    def _suspect_ready(self) -> bool:
-        return bool(self._suspects) and self.suspects_in_flight < SUSPECTS_AT_A_TIME
+
+def typical_tokens(fold: RunFold) -> float:
+    """Return how long an answer of this run is as a rule: the mean of all data sets, or what the server would allow.
+
+    Only for data sets that have no answers of their own yet: counted in prompts they would have no claim to slots
+    beside one that is counted in tokens.
+    """
+    known = sum(dataset.responses.known for dataset in fold.datasets.values())
+    if known:
+        return max(sum(dataset.responses.completion_tokens for dataset in fold.datasets.values()) / known, 1.0)
+    return float(fold.config.max_new_tokens if fold.config else DEFAULT_MAX_NEW_TOKENS) or 1.0

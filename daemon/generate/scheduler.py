@@ -13,19 +13,23 @@ import msgspec
 
 from contracts.clock import Clock
 from contracts.fold.run import RunFold
-from contracts.records import Requeue, Response, Severity, encode_line
+from contracts.records import Response, encode_line
 from contracts.run_config import RunConfig
 from daemon.events import EventLog
-from daemon.generate.executor import Failed, Job, execute
-from daemon.generate.failing import FailureHandling, abort
+from daemon.generate.attempt import Attempt
+from daemon.generate.executor import Job, execute
+from daemon.generate.failing import FailureHandling
 from daemon.generate.queue import DatasetQueue
-from daemon.prompts.index import PromptEntry
-from daemon.servers.pool import ServerPool, ServerSlot
-from daemon.servers.probe import RID_PREFIX
+from daemon.prompts.refusals import PromptError
+from daemon.servers.pool import ServerPool
+from daemon.servers.probe import OK, RID_PREFIX
 from daemon.writer import Writer
 
-POLL_S: Final = 0.1
-"""How often the fold is brought up to date with what was written."""
+TRIAL_S: Final = 10.0
+"""Samples that were in flight when a server died are sent again one by one: for so long, or until its answer, each is
+the only such sample at its server. What kills a server kills it early, and then there is one sample to blame."""
+STOP_S: Final = 2.0
+"""How long a stop waits for the servers to take the news."""
 _IDLE_S: Final = 1.0
 
 
@@ -34,12 +38,13 @@ class Scheduler:
 
     Args:
         config: The run.
-        fold: Its fold; polled here.
+        fold: Its fold, kept up to date by others (see `refresh`).
         pool: The servers.
         writer: Takes the records.
         events: Takes what a person should read.
         clock: Gives the times.
-        on_writing_allowed: Asked before each dispatch: False while the disk is full.
+        most_open: Asked for how many attempts may be open, given how many are wanted.
+        writing_allowed: Asked before each dispatch: False while the disk is full.
     """
 
     def __init__(
@@ -50,8 +55,8 @@ class Scheduler:
         writer: Writer,
         events: EventLog,
         clock: Clock,
-        most_open: int,
-        on_writing_allowed: Callable[[], bool],
+        most_open: Callable[[int], int],
+        writing_allowed: Callable[[], bool],
     ) -> None:
         generate = config.generate
         self._config = generate
@@ -61,15 +66,16 @@ class Scheduler:
         self._events = events
         self._clock = clock
         self._most_open = most_open
-        self._writing_allowed = on_writing_allowed
+        self._writing_allowed = writing_allowed
         self._failures = FailureHandling(generate, pool, writer, events, clock)
         self._sampling = config.sampling
         self._parameters: dict[int | None, bytes] = {}
         self._session = f"{int(clock.now() * 1000):x}"
         self._numbers = itertools.count()
         self._wake = asyncio.Event()
-        self._tasks: dict[asyncio.Task[None], float] = {}
-        self._last_progress = time.monotonic()
+        self._open: dict[asyncio.Task[None], Attempt] = {}
+        self._silent_since: float | None = None
+        """Since when attempts have been open without an answer of any kind."""
         self.queues: list[DatasetQueue] = []
         self.paused: str | None = None
         """Why nothing is sent, when a person or the disk said so."""
@@ -78,161 +84,167 @@ class Scheduler:
     @property
     def in_flight(self) -> int:
         """Open attempts."""
-        return len(self._tasks)
+        return len(self._open)
 
     @property
     def concurrency(self) -> int:
         """How many attempts may be open: what was asked for, within the limit of open files."""
-        asked = self._fold.concurrency or self._config.concurrency
-        return min(asked, self._most_open)
+        return self._most_open(self._fold.concurrency or self._config.concurrency)
 
     @property
     def oldest_s(self) -> float | None:
         """Age of the oldest open attempt."""
-        return time.monotonic() - min(self._tasks.values()) if self._tasks else None
+        return time.monotonic() - min(attempt.started for attempt in self._open.values()) if self._open else None
 
     @property
     def since_progress_s(self) -> float | None:
-        """Seconds since anything came back, while attempts are open."""
-        if not self._tasks:
+        """Seconds since any server said anything, while attempts are open. A timeout of ours is no progress."""
+        if not self._open or self._silent_since is None:
             return None
-        return time.monotonic() - max(self._last_progress, min(self._tasks.values()))
+        return time.monotonic() - self._silent_since
 
     def wake(self) -> None:
         """Look again at what can be sent: something changed."""
         self._wake.set()
 
+    def refresh(self) -> None:
+        """Take counts and targets anew: the fold has changed."""
+        for queue in self.queues:
+            queue.refresh()
+        self.wake()
+
     async def run(self) -> None:
         """Send until nothing is left (returns), or until cancelled."""
-        poller = asyncio.create_task(self._poll())
-        try:
-            while True:
-                self._wake.clear()
-                self._dispatch()
-                if self._is_over():
-                    return
-                try:
-                    async with asyncio.timeout(self._wait_s()):
-                        await self._wake.wait()
-                except TimeoutError:
-                    pass
-        finally:
-            poller.cancel()
-            await asyncio.gather(poller, return_exceptions=True)
+        while True:
+            self._wake.clear()
+            self._dispatch()
+            if self._is_over():
+                return
+            try:
+                async with asyncio.timeout(self._wait_s()):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
 
     async def stop(self) -> int:
         """Abandon what is open and ask the servers to abort it; return how many attempts that were."""
-        open_rids = [(slot, rid) for slot in self._pool.slots for rid in slot.open_rids]
-        tasks = list(self._tasks)
+        tasks, attempts = list(self._open), list(self._open.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         # Closing the connection aborts too, but only after some seconds: ask, and wait no longer than that.
-        aborts = [asyncio.to_thread(abort, slot, rid) for slot, rid in open_rids if slot.state == "ok"]
+        aborts = [attempt.slot.client.abort(attempt.rid) for attempt in attempts if attempt.slot.state == OK]
         try:
-            async with asyncio.timeout(2.0):
+            async with asyncio.timeout(STOP_S):
                 await asyncio.gather(*aborts)
         except TimeoutError:
             pass
         return len(tasks)
 
-    def requeue(self, record: Requeue, dataset: str | None) -> int:
-        """Give samples another try and record that; return how many are sent again."""
-        count = 0
-        for queue in self.queues:
-            if dataset in (None, queue.name):
-                count += queue.requeue(record)
-                self._writer.append(queue.failures_path, encode_line(record))
-        self.wake()
-        return count
-
     def _is_over(self) -> bool:
-        if self._tasks:
+        if self._open:
             return False
-        if self.draining:
-            return True
-        # A response that is not yet in its file is not yet done; a halted data set waits for a person.
-        return self._writer.unwritten == 0 and all(queue.exhausted and not queue.halted for queue in self.queues)
+        if self._writer.unwritten:
+            return False  # what is not yet in its file is not yet done
+        return self.draining or all(queue.exhausted and not queue.halted for queue in self.queues)
 
     def _wait_s(self) -> float:
-        due = [due for queue in self.queues if (due := queue.next_due()) is not None]
-        return max(min([_IDLE_S, *(each - time.monotonic() for each in due)]), 0.005)
-
-    async def _poll(self) -> None:
-        while True:
-            await asyncio.sleep(POLL_S)
-            if self._fold.poll():
-                for queue in self.queues:
-                    queue.refresh()
-                self._wake.set()
+        """Return the time to the next retry. One that is due and was not sent waits for something that wakes us."""
+        now = time.monotonic()
+        due = [due for queue in self.queues if (due := queue.next_due()) is not None and due > now]
+        return max(min([_IDLE_S, *(each - now for each in due)]), 0.005)
 
     def _dispatch(self) -> None:
         """Fill the free slots."""
         if self.draining or self.paused is not None or not self._writing_allowed():
+            self._forget_silence()
             return
         now, concurrency = time.monotonic(), self.concurrency
         # An answer that is not yet in its file is still in flight: a killed daemon sends it again.
-        while len(self._tasks) + self._writer.unwritten < concurrency:
+        while len(self._open) + self._writer.unwritten < concurrency:
             slot = self._pool.pick()
-            queue = self._next_queue(now)
-            if slot is None or queue is None:
+            if slot is None:
+                self._forget_silence()
                 return
-            entry = queue.take(now)
-            if entry is None:
+            suspects = slot.trial is None or now - slot.trial_since >= TRIAL_S
+            queue = self._next_queue(now, suspects)
+            entry = None if queue is None else queue.take(suspects)
+            if queue is None or entry is None:
                 return
-            self._start(slot, queue, entry, now)
+            attempt = Attempt(
+                slot, queue, entry, self._rid(queue.name, entry.key), number=queue.sent, life=slot.life, started=now
+            )
+            if queue.is_suspect(entry):
+                slot.trial, slot.trial_since = attempt, now
+            self._start(attempt)
 
-    def _next_queue(self, now: float) -> DatasetQueue | None:
+    def _next_queue(self, now: float, suspects: bool) -> DatasetQueue | None:
         """Return the data set that has the fewest slots for what it still needs."""
-        ready = [queue for queue in self.queues if queue.has_ready(now)]
-        return min(ready, key=lambda queue: (queue.in_flight + 1) / max(queue.weight, 1e-9), default=None)
+        ready = [queue for queue in self.queues if queue.has_ready(now, suspects)]
+        return min(ready, key=lambda queue: (queue.in_flight + 1) / queue.weight, default=None)
 
-    def _start(self, slot: ServerSlot, queue: DatasetQueue, entry: PromptEntry, now: float) -> None:
-        slot.outstanding += 1
-        task = asyncio.get_running_loop().create_task(self._attempt(slot, queue, entry))
-        self._tasks[task] = now
+    def _start(self, attempt: Attempt) -> None:
+        attempt.slot.outstanding += 1
+        if self._silent_since is None:
+            self._silent_since = attempt.started
+        task = asyncio.get_running_loop().create_task(self._run(attempt))
+        self._open[task] = attempt
         task.add_done_callback(self._finished)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        del self._tasks[task]
+        attempt = self._open.pop(task)
+        slot = attempt.slot
+        slot.outstanding -= 1
+        if attempt.on_trial:
+            slot.trial = None
+        attempt.queue.landed()
+        if not attempt.silent:
+            self._forget_silence()
         self._wake.set()
-        if not task.cancelled() and task.exception() is not None:
-            self._events.emit(Severity.CRITICAL, "daemon.fault", f"a sample's attempt broke: {task.exception()!r}")
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None:
+            self._failures.broke(attempt, fault)
 
-    async def _attempt(self, slot: ServerSlot, queue: DatasetQueue, entry: PromptEntry) -> None:
+    def _forget_silence(self) -> None:
+        """Nothing is open, and that is accounted for: what is sent next is not late yet."""
+        if not self._open:
+            self._silent_since = None
+
+    async def _run(self, attempt: Attempt) -> None:
         """Run one attempt from start to record."""
-        suspect = queue.is_suspect(entry)
-        rid = self._rid(queue.name, entry.key)
-        slot.open_rids.add(rid)
         try:
-            job = self._job(queue, entry, rid)
-            outcome = await execute(job, slot.client, self._clock, self._config.request_timeout_s, self._think_end)
-            if not (isinstance(outcome, Failed) and outcome.connection_lost):
-                self._last_progress = time.monotonic()
-            if isinstance(outcome, Response):
-                self._accept(queue, entry, outcome)
-            else:
-                await self._failures.settle(slot, queue, entry, job, outcome)
-        finally:
-            slot.open_rids.discard(rid)
-            slot.outstanding -= 1
-            queue.landed(entry, suspect)
+            job = self._job(attempt)
+        except PromptError as error:
+            self._failures.halt(attempt, str(error))
+            return
+        outcome = await execute(
+            job, attempt.slot.client, self._clock, self._config.request_timeout_s, self._config.think_end_token
+        )
+        if isinstance(outcome, Response):
+            self._silent_since = time.monotonic()
+            self._accept(attempt, outcome)
+            return
+        attempt.silent = outcome.timed_out
+        if not (outcome.timed_out or outcome.connection_lost):
+            self._silent_since = time.monotonic()
+        await self._failures.settle(attempt, outcome)
 
-    def _accept(self, queue: DatasetQueue, entry: PromptEntry, response: Response) -> None:
+    def _accept(self, attempt: Attempt, response: Response) -> None:
+        queue = attempt.queue
         self._writer.append(queue.responses_path, encode_line(response))
-        queue.refused_in_a_row = 0
-        queue.attempts.pop(entry.key, None)
-        queue.deaths.pop(entry.key, None)
+        attempt.slot.failed_in_a_row = 0
+        queue.trouble.pop(attempt.entry.key, None)
 
-    def _job(self, queue: DatasetQueue, entry: PromptEntry, rid: str) -> Job:
+    def _job(self, attempt: Attempt) -> Job:
+        queue, entry = attempt.queue, attempt.entry
         return Job(
             dataset=queue.name,
             sample_id=entry.sample_id,
-            rid=rid,
+            rid=attempt.rid,
             input_ids=queue.index.read_ids(entry),
             prompt_tokens=entry.n_tokens,
             sampling_params=self._sampling_params(entry.max_new_tokens),
-            attempt=queue.attempts.get(entry.key, 0) + 1,
+            attempt=queue.trouble_of(entry).attempts + 1,
         )
 
     def _sampling_params(self, max_new_tokens: int | None) -> bytes:
@@ -245,8 +257,4 @@ class Scheduler:
     def _rid(self, dataset: str, key: bytes) -> str:
         """Return a request id that is ours, names the sample, and is used once."""
         sample = hashlib.blake2b(dataset.encode() + b"\0" + key, digest_size=8).hexdigest()
-        return f"{RID_PREFIX}{sample}.{self._session}{next(self._numbers):x}"
-
-    @property
-    def _think_end(self) -> int | None:
-        return self._config.think_end_token
+        return f"{RID_PREFIX}{sample}.{self._session}.{next(self._numbers):x}"

@@ -60,7 +60,7 @@ class ServerPool:
 
     Args:
         config: The run's configuration.
-        on_change: Called with a slot whose state or reason changed, and with the state it had.
+        on_change: Called with a slot whose state changed, and with the state it had.
         objection: Asked about every server that speaks as agreed: why it is not to be used all the same, or None.
     """
 
@@ -205,9 +205,9 @@ class ServerPool:
             wait = min(wait * 2, PROBE_EVERY_S if probe.state in (DOWN, UNREADY) else PROBE_EVERY_MOST_S)
 
     def _change(self, slot: ServerSlot, state: str, reason: str | None) -> None:
-        before, reason_before = slot.state, slot.reason
+        before = slot.state
         slot.state, slot.reason = state, reason
-        if (state, reason) != (before, reason_before):
+        if state != before:  # reasons hold request ids and the like: each probe would have news
             self._on_change(slot, before)
 
     def _task(self, work: Any) -> asyncio.Task[Any]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
+import msgspec
+
 from contracts.clock import Clock
 from contracts.records import Event
 from contracts.status import RunStatus
@@ -62,7 +64,9 @@ class Feed:
             self._latest = replace(self._latest, problem=f"can't read {where}{error.strerror or error}")
             return
         self._begun = self._clock.mono()
-        self._latest = View(status=status, events=tuple(events))
+        fresh = View(status=status, events=tuple(events))
+        if not _looks_the_same(self._latest, fresh):
+            self._latest = fresh
 
     def view(self) -> View:
         """Return the latest view, with its age once it is stale."""
@@ -71,3 +75,12 @@ class Feed:
 
     def _read(self) -> tuple[RunStatus, list[Event], list[Path]]:
         return self._source.refresh(), self._source.last_events(EVENTS_KEPT), self._source.watch_paths()
+
+
+def _looks_the_same(old: View, new: View) -> bool:
+    """Whether nothing but the time of reading differs, and nothing is shown that grows with it (ages, arrivals)."""
+    if old.status is None or new.status is None or old.problem is not None or old.events != new.events:
+        return False
+    if new.status.alerts or any(data.eta_s for data in (new.status.totals, *new.status.datasets)):
+        return False
+    return msgspec.structs.replace(new.status, at=old.status.at) == old.status

@@ -30,6 +30,8 @@ class Watcher:
     def __init__(self, folders: Callable[[], list[Path]], sweep_s: float = SWEEP_S) -> None:
         self._folders = folders
         self._sweep_s = sweep_s
+        self.watched: dict[Path, tuple[int, int]] = {}
+        """What is watched now: each folder with its device and inode."""
         self._changed = asyncio.Event()
         self._stop_watching = asyncio.Event()
         self._stopped = False
@@ -41,18 +43,18 @@ class Watcher:
         self._changed.clear()
 
     async def run(self) -> None:
-        """Watch until stopped or cancelled. Folders that appear, vanish or are replaced are taken up at the next sweep."""
+        """Watch until stopped; folders that appear, vanish or are replaced are taken up at the next sweep."""
         refused_until = 0.0
         loop = asyncio.get_running_loop()
         while not self._stopped:
-            found = self._identities()
-            if not found or loop.time() < refused_until:
+            self.watched = self._identities() if loop.time() >= refused_until else {}
+            if not self.watched:
                 await asyncio.sleep(self._sweep_s)
                 continue
             self._stop_watching = asyncio.Event()
-            compare = asyncio.create_task(self._until_replaced(found))
+            compare = asyncio.create_task(self._until_replaced(self.watched))
             try:
-                await self._watch(list(found))
+                await self._watch(list(self.watched))
             except (OSError, RuntimeError):
                 # No watches left, or a disk that can't be watched (watchfiles' own error is a RuntimeError): the sweep
                 # carries on alone.

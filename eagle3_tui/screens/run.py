@@ -39,6 +39,7 @@ class RunScreen(Screen[None]):
         super().__init__()
         self._look = look
         self._view = View()
+        self._shown: View | None = None
         self._heights: Heights | None = None
         self._small: bool | None = None
         self.table = DatasetTable(look, id="table")
@@ -61,9 +62,10 @@ class RunScreen(Screen[None]):
 
     def show(self, view: View) -> None:
         """Show a new view: places first, then each part repaints what differs."""
-        self._view = view
-        if not self.is_mounted:
+        if view is self._shown or not self.is_mounted:
+            self._view = view
             return
+        self._view = self._shown = view
         self._arrange()
         for part in self.query(Canvas):
             part.show(view)

@@ -44,4 +44,4 @@ def whole_percent(share: float | None) -> str:
     """Return a share of 0 to 1 as ``82 %``, rounded down so that 100 % means all of it; ``-`` when unknown."""
     if share is None or not math.isfinite(share):
         return "-"
-    return f"{math.floor(min(share, 1.0) * 100 + 1e-9)} %"
+    return f"{math.floor(min(max(share, 0.0), 1.0) * 100 + 1e-9)} %"

@@ -13,6 +13,7 @@ from eagle3_tui.text import UNKNOWN, cell_width, human_count, human_exact, human
 from eagle3_tui.widgets.bars import bar, whole_percent
 from eagle3_tui.widgets.line import cell
 from eagle3_tui.widgets.look import MOVING, Look
+from eagle3_tui.widgets.progress import dataset_share
 from eagle3_tui.widgets.times import short_moment
 
 _NAME: Final = (18, 40)
@@ -32,6 +33,8 @@ class Row:
     at: float
     run: RunState
     total: bool = False
+    share: float | None = None
+    """Of all the work; only for the total."""
 
 
 @dataclass(frozen=True)
@@ -123,22 +126,13 @@ def _done(row: Row, width: int, look: Look) -> Cell:
 
 def _target(row: Row, width: int, look: Look) -> Cell:
     data = row.data
-    share = _share(data)
+    share = row.share if row.total else dataset_share(data)
     if share is None:
         return cell(UNKNOWN, width, look), look.dim
     size = width - 1 - _PERCENT
     text = f"{bar(share, size, look.signs)} {whole_percent(share):>{_PERCENT}}"
     finished = data.stage is DatasetStage.FINISHED or row.run is RunState.FINISHED
     return text, look.good if finished else look.active
-
-
-def _share(data: DatasetStatus) -> float | None:
-    """Of the token target; without one, of the prompts."""
-    if data.stage is DatasetStage.PRETOKENIZED:
-        return None
-    if data.target_tokens:
-        return None if data.completion_tokens is None else data.completion_tokens / data.target_tokens
-    return data.done / data.prompts if data.prompts else None
 
 
 def _tokens(row: Row, width: int, look: Look) -> Cell:
@@ -173,7 +167,8 @@ def _unreadable(row: Row, width: int, look: Look) -> Cell:
 def _eta(row: Row, width: int, look: Look) -> Cell:
     if row.data.stage is DatasetStage.FINISHED or (row.total and row.run is RunState.FINISHED):
         return _right("done", width, look, row)
-    eta = row.data.eta_s if row.run in MOVING else None
+    coming = row.run in MOVING and row.data.stage is not DatasetStage.PRETOKENIZED
+    eta = row.data.eta_s if coming else None
     return _right(UNKNOWN if eta is None else short_moment(row.at + eta, row.at), width, look, row)
 
 

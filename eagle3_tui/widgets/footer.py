@@ -31,19 +31,30 @@ class Footer(Canvas):
     def lines(self, view: View, width: int, height: int) -> list[Strip]:
         """Return the one line."""
         if self._message is None:
-            return [key_line(self._keys, width, self.look, read_only=self._read_only)]
+            daemon = view.status.daemon.alive if view.status else None
+            return [key_line(self._keys, width, self.look, read_only=self._read_only, daemon=daemon)]
         text, severity = self._message
         sign, style = self.look.severity(severity)
         style = self.look.bold if severity is Severity.INFO else style
         return [strip([(cell(f" {sign} {text}", width, self.look), style)], width, self.look)]
 
 
-def key_line(keys: Sequence[Key], width: int, look: Look, *, read_only: bool) -> Strip:
-    """Return the keys that have a hint; help and leave stay to the last."""
+def key_line(keys: Sequence[Key], width: int, look: Look, *, read_only: bool, daemon: bool | None) -> Strip:
+    """Return the keys that have a hint; help and leave stay to the last.
+
+    Args:
+        keys: Those that can be pressed here.
+        width: Cells.
+        look: Signs and styles.
+        read_only: Whether it was asked for; said at the left.
+        daemon: Whether there is one; None: none belongs here, so no key for it is shown.
+    """
     groups = [group("read only", look.warn, look)] if read_only else []
     groups += [
         Group(((key.hint[0], look.bold), (f" {key.hint[1]}", look.dim)), rank=1 if key.changes_run else 0)
         for key in keys
-        if key.hint
+        if key.hint and not (key.changes_run and daemon is None)
     ]
+    if daemon:
+        groups.append(group("(the daemon goes on)", look.dim, look, rank=2))
     return line(groups, width, look)

@@ -14,6 +14,7 @@ from eagle3_tui.widgets.bars import bar, whole_percent
 from eagle3_tui.widgets.canvas import Canvas
 from eagle3_tui.widgets.line import Group, group, labelled, line
 from eagle3_tui.widgets.look import MOVING, Look
+from eagle3_tui.widgets.progress import overall_share
 from eagle3_tui.widgets.times import moment
 
 _LEAST_BAR = 8
@@ -48,7 +49,8 @@ def header_lines(view: View, width: int, look: Look) -> list[Strip]:
     notes = _notes(view)
     if notes:
         doubt = view.problem is not None or view.age_s is not None
-        style = look.bad_badge if doubt else look.warn
+        calm = status is not None and status.state in _WELL
+        style = look.bad_badge if doubt else look.dim if calm else look.warn
         lines.append(line([group(notes, style, look, shrink_to=10)], width, look))
     return lines
 
@@ -64,7 +66,7 @@ def _notes(view: View) -> str:
     if view.problem is not None:
         notes.append(view.problem)
     if not notes and view.status is not None and view.status.reason:
-        notes.append(view.status.reason)
+        notes.append(f"{view.status.state.value}: {view.status.reason}")
     return "; ".join(notes)
 
 
@@ -112,46 +114,34 @@ def _state_groups(status: RunStatus, look: Look) -> list[Group]:
 
 
 def progress_groups(status: RunStatus, look: Look) -> list[Group]:
-    """Return the overall bar with tokens, share and speed."""
+    """Return the overall bar with tokens, share and speed; no bar where nobody knows how much there is to do."""
     totals = status.totals
     share = overall_share(status)
     if totals.target_tokens:
-        amount = f"{human_count(totals.completion_tokens)} / {human_count(totals.target_tokens)} tokens"
+        amount = f"{human_count(totals.completion_tokens):>7} / {human_count(totals.target_tokens)} tokens"
     else:
-        amount = f"{human_count(totals.completion_tokens)} tokens"
+        amount = f"{human_count(totals.completion_tokens):>7} tokens"
+    speed = [
+        group(amount, look.bold, look, rank=3),
+        group(f"{human_rate(totals.tokens_per_s):>6} tok/s now", look.bold, look, rank=1),
+    ]
+    if totals.tokens_per_s_run is not None:
+        speed.append(group(f"{human_rate(totals.tokens_per_s_run):>6} run", look.plain, look, rank=4))
+    if share is None:
+        return speed
     shape = Group(
         ((bar(share, _LEAST_BAR, look.signs), look.progress(status.state)),),
         rank=2,
         grow=partial(bar, share, signs=look.signs),
     )
-    return [
-        shape,
-        group(whole_percent(share), look.bold, look),
-        group(amount, look.bold, look, rank=3),
-        group(f"{human_rate(totals.tokens_per_s)} tok/s now", look.bold, look, rank=1),
-        group(f"{human_rate(totals.tokens_per_s_run)} run", look.plain, look, rank=4),
-    ]
-
-
-def overall_share(status: RunStatus) -> float | None:
-    """Return how much of the work is done, 0 to 1: of the token target, without one of the prompts."""
-    totals = status.totals
-    if status.state is RunState.FINISHED:
-        return 1.0
-    if totals.target_tokens and totals.completion_tokens is not None:
-        return totals.completion_tokens / totals.target_tokens
-    return totals.done / totals.prompts if totals.prompts else None
+    return [shape, group(f"{whole_percent(share):>5}", look.bold, look), *speed]
 
 
 def _count_groups(status: RunStatus, look: Look) -> list[Group]:
     totals = status.totals
-    in_flight = human_exact(totals.in_flight)
-    if status.concurrency is not None:
-        in_flight += f"/{human_exact(status.concurrency)}"
-    prompts = f"/{human_exact(totals.prompts)}" if totals.prompts is not None else ""
     groups = [
-        labelled("in flight", in_flight, look.plain, look, 1),
-        labelled("done", human_exact(totals.done) + prompts, look.plain, look, 2),
+        labelled("in flight", _of(totals.in_flight, status.concurrency), look.plain, look, 1),
+        labelled("done", _of(totals.done, totals.prompts), look.plain, look, 2),
         labelled("failed", human_exact(totals.failed), look.warn if totals.failed else look.plain, look, 0),
         labelled("unreadable", human_exact(totals.unreadable), look.bad if totals.unreadable else look.plain, look, 0),
     ]
@@ -168,15 +158,22 @@ def _count_groups(status: RunStatus, look: Look) -> list[Group]:
     ):
         if count:
             groups.append(labelled(label, human_exact(count), look.plain, look, rank))
-    groups.append(_daemon(status, look))
-    return groups
+    return groups + _daemon(status, look)
 
 
-def _daemon(status: RunStatus, look: Look) -> Group:
+def _of(part: int | None, whole: int | None) -> str:
+    """``248/256``, the first as wide as the second, so that the line stays still while it grows."""
+    if whole is None:
+        return human_exact(part)
+    all_of_it = human_exact(whole)
+    return f"{human_exact(part):>{len(all_of_it)}}/{all_of_it}"
+
+
+def _daemon(status: RunStatus, look: Look) -> list[Group]:
     daemon = status.daemon
     if daemon.alive is None:
-        return group("read only: no daemon belongs here", look.dim, look, rank=9, right=True)
+        return []
     if not daemon.alive:
         style = look.plain if status.state is RunState.FINISHED else look.warn
-        return group("no daemon", style, look, rank=2, right=True)
-    return group(f"daemon {daemon.pid or UNKNOWN}", look.dim, look, rank=8, right=True)
+        return [group("no daemon", style, look, rank=2, right=True)]
+    return [group(f"daemon {daemon.pid or UNKNOWN}", look.dim, look, rank=8, right=True)]

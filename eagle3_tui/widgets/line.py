@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from rich.segment import Segment
 from rich.style import Style
@@ -24,15 +25,25 @@ Part = tuple[str, Style]
 
 def safe(text: str, look: Look) -> str:
     """Return text that may be sent to this terminal, of the same width as what `visible` shows."""
-    shown = visible(text)
-    if look.unicode or shown.isascii():
-        return shown
-    return "".join(char if char.isascii() else "?" * cell_width(char) for char in shown)
+    return _safe(text, look.unicode)
 
 
 def cell(text: str, width: int, look: Look, *, right: bool = False) -> str:
     """Return text safe and exactly ``width`` cells wide, cut with a mark where it is too long."""
-    return fit(safe(text, look), width, right=right, ellipsis=look.signs.ellipsis)
+    return _cell(text, width, look.unicode, look.signs.ellipsis, right)
+
+
+def _safe(text: str, unicode: bool) -> str:
+    shown = visible(text)
+    if unicode or shown.isascii():
+        return shown
+    return "".join(char if char.isascii() else "?" * cell_width(char) for char in shown)
+
+
+@lru_cache(maxsize=4096)
+def _cell(text: str, width: int, unicode: bool, ellipsis: str, right: bool) -> str:
+    """Most cells of a tick show what they showed before."""
+    return fit(_safe(text, unicode), width, right=right, ellipsis=ellipsis)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from contracts.records import Severity
 from contracts.status import DatasetStage, RunState
 from eagle3_tui.terminal import Capabilities, Signs
 
-
 MOVING = (RunState.RUNNING, RunState.DRAINING)
 """States in which a time of arrival means something."""
 

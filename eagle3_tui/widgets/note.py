@@ -8,8 +8,9 @@ from eagle3_tui.feed.state import View
 from eagle3_tui.terminal import TOO_SMALL
 from eagle3_tui.widgets.bars import whole_percent
 from eagle3_tui.widgets.canvas import Canvas
-from eagle3_tui.widgets.header import overall_share, state_badge, verdict
+from eagle3_tui.widgets.header import state_badge, verdict
 from eagle3_tui.widgets.line import cell, group, line, strip
+from eagle3_tui.widgets.progress import overall_share
 
 
 class Note(Canvas):

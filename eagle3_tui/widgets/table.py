@@ -16,6 +16,7 @@ from eagle3_tui.feed.state import View
 from eagle3_tui.widgets.columns import Cell, Column, Row, choose_columns
 from eagle3_tui.widgets.line import cell, strip
 from eagle3_tui.widgets.look import Look
+from eagle3_tui.widgets.progress import overall_share
 
 _FIXED = 2
 """Lines that stay while the rows between them scroll: titles and total."""
@@ -34,8 +35,10 @@ class DatasetTable(ScrollView):
         self._status: RunStatus | None = None
         self._columns: list[Column] = []
         self._lefts: list[int] = []
-        self._rows: list[list[Cell]] = []
+        self._drawn: dict[int, list[Cell]] = {}
+        """The rows in sight, by their place in the status."""
         self._total: list[Cell] = []
+        self._count = 0
 
     @property
     def page_rows(self) -> int:
@@ -55,8 +58,9 @@ class DatasetTable(ScrollView):
         self._update()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Repaint all rows; they moved."""
+        """Draw the rows that came into sight and repaint all; they moved."""
         super().watch_scroll_y(old_value, new_value)
+        self._update()
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -68,10 +72,8 @@ class DatasetTable(ScrollView):
             return self._titles(width)
         if y == self._total_line(height):
             return self._strip(self._total, width)
-        index = y - 1 + self.scroll_offset.y
-        if y < self._total_line(height) and index < len(self._rows):
-            return self._strip(self._rows[index], width)
-        return Strip.blank(width)
+        row = self._drawn.get(y - 1 + self.scroll_offset.y) if y < self._total_line(height) else None
+        return Strip.blank(width) if row is None else self._strip(row, width)
 
     def _update(self) -> None:
         status, (width, height) = self._status, self.size
@@ -79,24 +81,31 @@ class DatasetTable(ScrollView):
             return
         self.virtual_size = Size(width, len(status.datasets) + _FIXED)
         columns = choose_columns(status, max(width - 2 * _MARGIN, 1))
-        rows = [self._cells(Row(data, status.at, status.state), columns) for data in status.datasets]
-        total = self._cells(Row(status.totals, status.at, status.state, total=True), columns)
-        same_shape = _shape(columns) == _shape(self._columns) and len(rows) == len(self._rows)
-        old_rows, old_total = self._rows, self._total
-        self._columns, self._rows, self._total = columns, rows, total
+        same_shape = _shape(columns) == _shape(self._columns) and len(status.datasets) == self._count
+        self._count = len(status.datasets)
+        last = self._total_line(height)
+        top = self.scroll_offset.y
+        rows = {
+            top + index: self._cells(Row(data, status.at, status.state), columns)
+            for index, data in enumerate(status.datasets[top : top + last - 1])
+        }
+        all_of_it = Row(status.totals, status.at, status.state, total=True, share=overall_share(status))
+        total = self._cells(all_of_it, columns)
+        old_rows, old_total = self._drawn, self._total
+        self._columns, self._drawn, self._total = columns, rows, total
         self._lefts = [_MARGIN + left for left in accumulate((c.width + 1 for c in columns[:-1]), initial=0)]
         if not same_shape:
             self.refresh()
             return
-        last = self._total_line(height)
-        top = self.scroll_offset.y
         dirty = self._changed(old_total, total, last)
-        for index in range(top, min(top + last - 1, len(rows))):
-            dirty += self._changed(old_rows[index], rows[index], index - top + 1)
+        for index, row in rows.items():
+            dirty += self._changed(old_rows.get(index, []), row, index - top + 1)
         if dirty:
             self.refresh(*dirty)
 
     def _changed(self, old: list[Cell], new: list[Cell], y: int) -> list[Region]:
+        if not old:
+            return [Region(0, y, self.size.width, 1)]
         return [
             Region(left, y, column.width, 1)
             for left, column, before, after in zip(self._lefts, self._columns, old, new, strict=True)
@@ -104,7 +113,7 @@ class DatasetTable(ScrollView):
         ]
 
     def _total_line(self, height: int) -> int:
-        return min(len(self._rows) + 1, height - 1)
+        return min(self._count + 1, height - 1)
 
     def _cells(self, row: Row, columns: list[Column]) -> list[Cell]:
         return [column.draw(row, column.width, self.look) for column in columns]
@@ -130,11 +139,10 @@ class DatasetTable(ScrollView):
     def _shown_rows(self) -> str:
         """Which rows of how many, while not all fit."""
         room = self.size.height - _FIXED
-        count = len(self._rows)
-        if count <= room:
+        if self._count <= room:
             return ""
         first = self.scroll_offset.y + 1
-        return f" {first}-{min(first + room - 1, count)}/{count}{self.look.signs.more}"
+        return f" {first}-{min(first + room - 1, self._count)}/{self._count}{self.look.signs.more}"
 
 
 def table_height(status: RunStatus | None) -> int:

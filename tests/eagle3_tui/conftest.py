@@ -22,7 +22,11 @@ CASES = Path(__file__).parents[1] / "fixtures" / "cases"
 def same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No colour switches, no Textual switches, UTC."""
     for name in list(os.environ):
-        if (name.startswith("TEXTUAL") and not name.startswith("TEXTUAL_SNAPSHOT")) or name in ("NO_COLOR", "COLUMNS", "LINES"):
+        if (name.startswith("TEXTUAL") and not name.startswith("TEXTUAL_SNAPSHOT")) or name in (
+            "NO_COLOR",
+            "COLUMNS",
+            "LINES",
+        ):
             monkeypatch.delenv(name)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()

@@ -53,8 +53,8 @@ def dataset(name: str, stage: DatasetStage | None = DatasetStage.RUNNING, **over
 def ten_datasets() -> list[DatasetStatus]:
     idle: dict[str, Any] = {"in_flight": 0, "tokens_per_s": None, "tokens_per_s_run": None, "eta_s": None}
     nothing: dict[str, Any] = {
-        **idle, "done": 0, "completion_tokens": None, "avg_completion_tokens": None, "length_pct": None, "truncated": 0,
-        "prompt_tokens": None,
+        **idle, "done": 0, "completion_tokens": 0, "avg_completion_tokens": None, "length_pct": None, "truncated": 0,
+        "prompt_tokens": 0,
     }  # fmt: skip
     pre = DatasetStage.PRETOKENIZED
     return [
@@ -93,9 +93,7 @@ def totals(datasets: list[DatasetStatus], **over: Any) -> DatasetStatus:
     done = summed["done"]
     mean = summed["completion_tokens"] / done if summed["completion_tokens"] and done else None
     eta = max((entry.eta_s for entry in datasets if entry.eta_s is not None), default=None)
-    return dataset(
-        "all", None, **(summed | {"avg_completion_tokens": mean, "eta_s": eta, "length_pct": 0.8} | over)
-    )
+    return dataset("all", None, **(summed | {"avg_completion_tokens": mean, "eta_s": eta, "length_pct": 0.8} | over))
 
 
 def gpus(count: int) -> list[GpuReading]:
@@ -215,7 +213,8 @@ def foreign() -> RunStatus:
         dataset(f"A{n}_pre", DatasetStage.PRETOKENIZED, done=0, completion_tokens=None, avg_completion_tokens=None,
                 length_pct=None, tokens_per_s=None, **unknown)
         for n in range(1, 5)
-    ] + [dataset(f"B{n}_generated", watching, unreadable=2 if n == 2 else 0, **unknown) for n in range(1, 7)]  # fmt: skip
+    ]  # fmt: skip
+    datasets += [dataset(f"B{n}_generated", watching, unreadable=2 * (n == 2), **unknown) for n in range(1, 7)]
     file = "/data/old/prepared/B2_generated/raw_responses.jsonl"
     return running(
         run="old",
@@ -261,8 +260,10 @@ def events(count: int = 8) -> list[Event]:
         (Severity.INFO, "daemon.started", "daemon 4242 started, concurrency 256", None),
         (Severity.INFO, "dataset.finished", "target reached: 10,004,120 of 10,000,000 tokens", "B3_metamath"),
         (Severity.CRITICAL, "server.down", "http://127.0.0.1:30000 is down: connection refused", None),
-        (Severity.INFO, "server.up", "http://127.0.0.1:30000 is back after 34 s; 251 samples sent again, none lost", None),
-        (Severity.WARNING, "alert.raised", "6.4 % of answers stop by length in the last 500 (limit 5 %)", "B2_magicoder"),
+        (Severity.INFO, "server.up", "http://127.0.0.1:30000 is back after 34 s; 251 samples sent again, none lost",
+         None),
+        (Severity.WARNING, "alert.raised", "6.4 % of answers stop by length in the last 500 (limit 5 %)",
+         "B2_magicoder"),
     ]  # fmt: skip
     return [
         Event(at=NOW - 60.0 * (count - index), severity=severity, kind=kind, message=message, dataset=about)
@@ -310,7 +311,7 @@ class FakeSender:
 SCENES = {
     "running": lambda: running(),
     "warning": lambda: running(alerts=[LENGTH_ALERT]),
-    "paused": lambda: running(state=RunState.PAUSED, reason="paused by a person at 22:10:01"),
+    "paused": lambda: running(state=RunState.PAUSED, reason="by command"),
     "stalled": lambda: running(
         state=RunState.STALLED, reason="248 requests are open, no answer for 6m 10s", alerts=[LENGTH_ALERT, NO_PROGRESS]
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from pathlib import Path
 
@@ -11,11 +10,12 @@ from textual.pilot import Pilot
 
 from contracts.commands import Command, Pause, Reply, Resume, Set
 from contracts.control_client import ControlTimeout, DaemonNotRunning
-from eagle3_tui.app import Eagle3App
+from eagle3_tui.app import Eagle3App, stepped
 from eagle3_tui.keys import KEYS
 from tests.eagle3_tui.conftest import AppMaker
 from tests.eagle3_tui.samples import FakeSender, many_datasets, running, stopped
 from tests.eagle3_tui.screens.support import part_text, shown, text_of, until
+from tests.eagle3_tui.waiting import eventually
 
 
 async def answered(pilot: Pilot[int], app: Eagle3App) -> None:
@@ -36,17 +36,22 @@ async def test_pause_and_resume(make_app: AppMaker, key: str, command: Command) 
 
 
 @pytest.mark.parametrize(
-    ("key", "concurrency", "wanted"),
-    [("plus", 256, 282), ("minus", 256, 230), ("plus", 1, 2), ("minus", 1, 1), ("equals_sign", 10, 11), ("minus", 9, 8)],
+    ("concurrency", "direction", "wanted"),
+    [(256, 1, 282), (256, -1, 230), (1, 1, 2), (1, -1, 1), (10, 1, 11), (9, -1, 8), (2, -1, 1)],
 )
-async def test_concurrency_by_a_tenth(make_app: AppMaker, key: str, concurrency: int, wanted: int) -> None:
+def test_concurrency_by_a_tenth(concurrency: int, direction: int, wanted: int) -> None:
+    assert stepped(concurrency, direction) == wanted
+
+
+async def test_plus_and_minus(make_app: AppMaker) -> None:
     sender = FakeSender()
-    app = make_app(running(concurrency=concurrency), sender=sender)
+    app = make_app(running(concurrency=256), sender=sender)
     async with app.run_test(size=(80, 24)) as pilot:
         await shown(pilot)
-        await pilot.press(key)
-        await answered(pilot, app)
-    assert sender.sent == [Set(concurrency=wanted)]
+        for key in ("plus", "minus", "equals_sign"):
+            await pilot.press(key)
+            await answered(pilot, app)
+    assert sender.sent == [Set(concurrency=282), Set(concurrency=230), Set(concurrency=282)]
 
 
 async def test_quick_presses_add_up_and_only_the_last_number_is_needed(make_app: AppMaker) -> None:
@@ -107,20 +112,21 @@ async def test_a_refusal_is_shown_as_one(make_app: AppMaker) -> None:
         await shown(pilot)
         await pilot.press("r")
         await answered(pilot, app)
-        assert "▲ resume: it is draining" in part_text(app, "footer")[0]
+        assert "▲ it is draining" in part_text(app, "footer")[0]
 
 
-@pytest.mark.parametrize("key", ["p", "r", "plus", "minus"])
-async def test_read_only_sends_nothing(make_app: AppMaker, key: str) -> None:
+async def test_read_only_sends_nothing(make_app: AppMaker) -> None:
     sender = FakeSender()
     app = make_app(running(), sender=sender, read_only=True)
     async with app.run_test(size=(80, 24)) as pilot:
         await shown(pilot)
         assert "read only" in part_text(app, "footer")[0]
         assert "pause" not in part_text(app, "footer")[0]
-        await pilot.press(key)
-        await pilot.pause()
-        assert "read only" in part_text(app, "footer")[0]
+        for key in ("p", "r", "plus", "minus"):
+            app._run_screen.say(None)
+            await pilot.press(key)
+            await pilot.pause()
+            assert "read only: this key" in part_text(app, "footer")[0]
     assert sender.sent == []
 
 
@@ -196,5 +202,4 @@ async def test_a_message_gives_way_to_the_keys(make_app: AppMaker, monkeypatch: 
         await shown(pilot)
         app.say("something")
         assert "something" in part_text(app, "footer")[0]
-        while "q leave" not in part_text(app, "footer")[0]:
-            await asyncio.sleep(0.005)
+        await eventually(lambda: "q leave" in part_text(app, "footer")[0])

@@ -10,6 +10,7 @@ from contracts.status import RunState
 from eagle3_tui.feed.background import in_background
 from eagle3_tui.feed.state import Feed
 from tests.eagle3_tui.samples import NOW, FakeMonitor, events, running
+from tests.eagle3_tui.waiting import eventually
 
 
 class Hands:
@@ -77,8 +78,7 @@ async def test_background_calls_run_beside_the_loop_in_daemon_threads() -> None:
         return 7
 
     task = asyncio.create_task(in_background(call))
-    while not seen:
-        await asyncio.sleep(0)
+    await eventually(lambda: bool(seen))
     assert not task.done()
     assert seen[0].daemon
     hold.set()

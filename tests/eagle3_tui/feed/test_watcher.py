@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from eagle3_tui.feed.watcher import Watcher
+from tests.eagle3_tui.waiting import eventually
 
 NEVER_S = 50.0
 
@@ -76,12 +77,9 @@ async def test_a_missing_folder_is_taken_up_when_it_appears(tmp_path: Path) -> N
     watcher = Watcher(lambda: [missing], sweep_s=0.05)
     async with watching(watcher):
         await watcher.wait()
+        assert watcher.watched == {}
         missing.mkdir()
-        watcher._sweep_s = 0.05
-        while not watcher._stop_watching_used:  # type: ignore[attr-defined]
-            await asyncio.sleep(0.01)
-        watcher._sweep_s = NEVER_S
-        await woken_by_writing(watcher, missing / "gpu.jsonl")
+        await eventually(lambda: missing in watcher.watched)
 
 
 async def test_a_folder_made_again_is_watched_again(tmp_path: Path) -> None:
@@ -89,10 +87,8 @@ async def test_a_folder_made_again_is_watched_again(tmp_path: Path) -> None:
     folder.mkdir()
     watcher = Watcher(lambda: [folder], sweep_s=0.05)
     async with watching(watcher):
-        while folder not in watcher.watched:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: folder in watcher.watched)
         first = watcher.watched[folder]
         folder.rename(tmp_path / "old")
         folder.mkdir()
-        while watcher.watched.get(folder) in (None, first):
-            await asyncio.sleep(0.01)
+        await eventually(lambda: watcher.watched.get(folder) not in (None, first))

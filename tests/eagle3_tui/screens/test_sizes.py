@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from eagle3_tui.feed.state import View
 from eagle3_tui.terminal import Capabilities
 from tests.eagle3_tui.conftest import AppMaker
 from tests.eagle3_tui.samples import SCENES, running
@@ -27,19 +28,19 @@ async def test_resize_sweep(make_app: AppMaker, scene: str, start: tuple[int, in
     assert app.return_code is None
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 12), (53, 17), (120, 36), (200, 50)])
 @pytest.mark.parametrize("unicode", [True, False])
-async def test_every_line_is_as_wide_as_the_screen(
-    make_app: AppMaker, width: int, height: int, unicode: bool
-) -> None:
+async def test_every_line_is_as_wide_as_the_screen(make_app: AppMaker, unicode: bool) -> None:
     app = make_app(SCENES["cjk"](), capabilities=Capabilities(unicode=unicode))
-    async with app.run_test(size=(width, height)) as pilot:
+    async with app.run_test(size=(80, 24)) as pilot:
         await shown(pilot)
-        for part in ("header", "table", "gpus", "events", "footer"):
-            widget = app.screen.query_one(f"#{part}")
-            for y in range(widget.size.height):
-                strip = widget.render_line(y)
-                assert sum(segment.cell_length for segment in strip) == width, (part, y, strip.text)
+        for width, height in [(80, 24), (40, 12), (53, 17), (120, 36), (200, 50)]:
+            await pilot.resize_terminal(width, height)
+            await pilot.pause()
+            for part in ("header", "table", "gpus", "events", "footer"):
+                widget = app.screen.query_one(f"#{part}")
+                for y in range(widget.size.height):
+                    strip = widget.render_line(y)
+                    assert sum(segment.cell_length for segment in strip) == width, (part, y, strip.text)
 
 
 async def test_small_screen_still_says_how_it_goes(make_app: AppMaker) -> None:
@@ -66,7 +67,8 @@ async def test_all_that_matters_is_on_80x24(make_app: AppMaker) -> None:
 
 async def test_before_the_first_reading_it_says_so(make_app: AppMaker) -> None:
     app = make_app(running())
-    async with app.run_test(size=(80, 24)):
-        app.feed._latest = type(app.feed._latest)()
-        app._show()
-        assert "reading" in "\n".join(text_of(app)) or app.feed.view().status is not None
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot)
+        app._run_screen.show(View())
+        await pilot.pause()
+        assert "reading the run's files" in text_of(app)[0]

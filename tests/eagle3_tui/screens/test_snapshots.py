@@ -39,7 +39,9 @@ def test_read_only(snap_compare: Compare, make_app: AppMaker) -> None:
     assert snap_compare(make_app(running(), read_only=True), terminal_size=SIZES["80x24"], run_before=shown)
 
 
-@pytest.mark.parametrize("capabilities", [Capabilities(unicode=False), Capabilities(color=False)], ids=["ascii", "no_color"])
+@pytest.mark.parametrize(
+    "capabilities", [Capabilities(unicode=False), Capabilities(color=False)], ids=["ascii", "no_color"]
+)
 def test_plain_terminal(snap_compare: Compare, make_app: AppMaker, capabilities: Capabilities) -> None:
     app = make_app(SCENES["stalled"](), capabilities=capabilities)
     assert snap_compare(app, terminal_size=SIZES["80x24"], run_before=shown)

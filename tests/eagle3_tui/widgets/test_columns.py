@@ -17,9 +17,7 @@ def titles(columns: list[Column]) -> list[str]:
 
 def drawn(data: DatasetStatus, run: RunState = RunState.RUNNING) -> dict[str, str]:
     columns = choose_columns(running(datasets=[data]), 200)
-    return {
-        column.title.strip(): column.draw(Row(data, NOW, run), column.width, LOOK)[0].strip() for column in columns
-    }
+    return {column.title.strip(): column.draw(Row(data, NOW, run), column.width, LOOK)[0].strip() for column in columns}
 
 
 @pytest.mark.parametrize("width", range(1, 220, 7))
@@ -32,7 +30,7 @@ def test_the_columns_fit(width: int) -> None:
 def test_which_columns_stay_on_a_narrow_screen() -> None:
     calm = running(datasets=[dataset("B2_magicoder_and_more")])
     assert titles(choose_columns(calm, 78)) == [
-        "data set", "stage", "done/prompts", "to target", "tok/s", "ETA",
+        "data set", "stage", "done/prompts", "to target", "tok/s", "failed", "ETA",
     ]  # fmt: skip
     assert len(choose_columns(calm, 118)) == 11
 

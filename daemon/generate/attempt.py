@@ -1,0 +1,32 @@
+"""One sample on its way to one server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from daemon.generate.queue import DatasetQueue
+from daemon.prompts.index import PromptEntry
+from daemon.servers.pool import ServerSlot
+
+
+@dataclass(eq=False, slots=True)
+class Attempt:
+    """What the scheduler knows of an open attempt."""
+
+    slot: ServerSlot
+    queue: DatasetQueue
+    entry: PromptEntry
+    rid: str
+    number: int
+    """In the data set's order of sending."""
+    life: int
+    """Of the server, when it was sent."""
+    started: float
+    """On the monotonic clock."""
+    silent: bool = False
+    """It was given up without any word from the server."""
+
+    @property
+    def on_trial(self) -> bool:
+        """Whether it is the one suspect that its server is being tried with."""
+        return self.slot.trial is self

@@ -1,0 +1,196 @@
+"""The app in a real pseudo-terminal: what it leaves behind however it ends, and where it refuses to start."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pexpect
+import pyte
+import pytest
+
+ROOT = Path(__file__).parents[3]
+START = "import sys; from pathlib import Path; from eagle3_tui.app import run_app; sys.exit(run_app(Path(sys.argv[1])))"
+SETS = {"alternate screen": "1049", "mouse": "1003", "bracketed paste": "2004"}
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return {**kept, "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT), **more}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of other tools, with one data set."""
+    dataset = tmp_path / "prepared" / "B1_codé"
+    dataset.mkdir(parents=True)
+    lines = [
+        {
+            "sample_id": n,
+            "prompt_tokens": 3,
+            "completion_tokens": 5,
+            "finish_reason": "stop",
+            "output_ids": [1, 2, 3, 4, 5],
+        }
+        for n in range(20)
+    ]
+    (dataset / "raw_responses.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return tmp_path
+
+
+class Terminal:
+    """A terminal with the app in it; everything it was sent is kept."""
+
+    def __init__(self, folder: Path, rows: int = 24, columns: int = 80, **more: str) -> None:
+        self.child: pexpect.spawn[bytes] = pexpect.spawn(
+            sys.executable, ["-c", START, str(folder)], env=environment(**more), dimensions=(rows, columns), timeout=20
+        )
+        self.screen = pyte.Screen(columns or 80, rows or 24)
+        self._stream = pyte.ByteStream(self.screen)
+        self.sent = b""
+
+    def read(self, timeout: float = 0.1) -> None:
+        try:
+            data = self.child.read_nonblocking(1 << 16, timeout)
+        except pexpect.TIMEOUT:
+            return
+        self.sent += data
+        # pyte does not know the keyboard protocol's sequences and would print them.
+        self._stream.feed(data.replace(b"\x1b[>25u", b"").replace(b"\x1b[<u", b""))
+
+    def until(self, *texts: str, seconds: float = 20) -> None:
+        end = time.monotonic() + seconds
+        while not all(text in "\n".join(self.screen.display) for text in texts):
+            assert time.monotonic() < end, "\n".join(self.screen.display)
+            self.read()
+
+    def ended(self) -> int:
+        """Read to the end and return the exit code."""
+        try:
+            while True:
+                self.read(20)
+        except pexpect.EOF:
+            pass
+        self.child.wait()
+        assert self.child.signalstatus is None
+        return int(self.child.exitstatus)
+
+    def assert_restored(self) -> None:
+        for what, mode in SETS.items():
+            on, off = self.sent.rfind(f"\x1b[?{mode}h".encode()), self.sent.rfind(f"\x1b[?{mode}l".encode())
+            assert on < off, f"{what} is left on"
+        assert self.sent.rfind(b"\x1b[?25l") < self.sent.rfind(b"\x1b[?25h"), "the cursor is left hidden"
+
+
+@pytest.fixture
+def terminal(folder: Path) -> Iterator[Terminal]:
+    terminal = Terminal(folder)
+    yield terminal
+    terminal.child.close(force=True)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+def test_a_signal_restores_the_terminal(terminal: Terminal, number: signal.Signals, code: int) -> None:
+    terminal.until("B1_cod", "watching")
+    terminal.child.kill(number)
+    assert terminal.ended() == code
+    terminal.assert_restored()
+
+
+def test_q_leaves_at_once(terminal: Terminal) -> None:
+    terminal.until("B1_cod", "q leave")
+    assert "20" in "\n".join(terminal.screen.display)
+    begun = time.monotonic()
+    terminal.child.send("q")
+    assert terminal.ended() == 0
+    assert time.monotonic() - begun < 2.0, "half a second on a machine that does nothing else"
+    terminal.assert_restored()
+
+
+def test_a_record_shows_up_by_itself(terminal: Terminal, folder: Path) -> None:
+    terminal.until("done 20")
+    line = {
+        "sample_id": "new",
+        "prompt_tokens": 3,
+        "completion_tokens": 5,
+        "finish_reason": "stop",
+        "output_ids": [1] * 5,
+    }
+    with (folder / "prepared" / "B1_codé" / "raw_responses.jsonl").open("a") as out:
+        out.write(json.dumps(line) + "\n")
+    terminal.until("done 21", seconds=10)
+
+
+def test_a_closed_terminal_ends_the_app(folder: Path) -> None:
+    terminal = Terminal(folder)
+    terminal.until("watching")
+    pid = terminal.child.pid
+    process = terminal.child.ptyproc
+    process.fileobj.close()
+    process.closed = process.terminated = terminal.child.closed = terminal.child.terminated = True
+    end = time.monotonic() + 20
+    while (done := os.waitpid(pid, os.WNOHANG))[0] == 0:
+        assert time.monotonic() < end, "it goes on without a terminal"
+        time.sleep(0.02)
+    assert os.waitstatus_to_exitcode(done[1]) in (129, -signal.SIGHUP)
+
+
+def test_no_size_is_taken_as_80x24(folder: Path) -> None:
+    terminal = Terminal(folder, rows=0, columns=0)
+    try:
+        terminal.until("watching", "q leave")
+        terminal.child.setwinsize(5, 20)
+        terminal.until("too small")
+        terminal.child.setwinsize(24, 80)
+        terminal.until("q leave")
+        terminal.child.send("q")
+        assert terminal.ended() == 0
+    finally:
+        terminal.child.close(force=True)
+
+
+def test_an_ascii_locale_gets_ascii(folder: Path) -> None:
+    terminal = Terminal(folder, LANG="", LC_ALL="C", PYTHONUTF8="0")
+    try:
+        terminal.until("B1_cod", "o watching")
+        terminal.child.send("q")
+        assert terminal.ended() == 0
+        assert terminal.sent.isascii()
+    finally:
+        terminal.child.close(force=True)
+
+
+def test_a_dumb_terminal_is_refused_politely(folder: Path) -> None:
+    terminal = Terminal(folder, TERM="dumb")
+    assert terminal.ended() == 2
+    assert b"TERM is dumb" in terminal.sent
+    assert b"\x1b" not in terminal.sent
+
+
+def test_without_a_terminal_nothing_is_drawn(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", START, str(folder)],
+        env=environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stdout == b""
+    assert b"is not a terminal" in done.stderr
+    assert b"\x1b" not in done.stderr
+
+
+def test_a_crash_is_an_error(folder: Path) -> None:
+    crash = START.replace("sys.exit", "import eagle3_tui.feed.state as s; s.Feed.view = lambda self: 1 / 0; sys.exit")
+    child = pexpect.spawn(
+        sys.executable, ["-c", crash, str(folder)], env=environment(), dimensions=(24, 80), timeout=20
+    )
+    output = child.read()
+    child.wait()
+    assert child.exitstatus == 1
+    assert b"ZeroDivisionError" in output
+    assert output.rfind(b"\x1b[?1049h") < output.rfind(b"\x1b[?1049l")
