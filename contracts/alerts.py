@@ -15,9 +15,12 @@ from contracts.fold.history import Bucket
 from contracts.fold.run import RunFold
 from contracts.liveness import Liveness
 from contracts.rates import median_tokens_per_s, tokens_per_s
-from contracts.records import GpuSample, HostSample, NextStep, ServerSample, Severity
+from contracts.records import GpuSample, Heartbeat, HostSample, NextStep, ServerSample, Severity
 from contracts.run_config import Alerts
 from contracts.status import AlertStatus
+
+RAMP_UP_S: Final = 300.0
+"""So long after a start or a pause nothing is called slow."""
 
 RECENT_S: Final = 900.0
 """Shares (length, failures, aborts, unclosed thinking) are judged over this long."""
@@ -29,6 +32,8 @@ class View:
 
     fold: RunFold
     liveness: Liveness
+    heartbeat: Heartbeat | None
+    """The living daemon's own."""
     now: float
     heartbeat_age_s: float | None
     finished: bool
@@ -147,7 +152,7 @@ def _quarantined(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
 def _shares(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
     """Judge recent outcomes; in files without time stamps, all of them."""
     limits, responses = view.limits, dataset.responses
-    if responses.history.fine or responses.history.coarse or dataset.failures.history.fine:
+    if not responses.history.is_empty or not dataset.failures.history.is_empty:
         recent = responses.history.since(view.now - RECENT_S)
         recent.add(dataset.failures.history.since(view.now - RECENT_S))
     else:
@@ -177,10 +182,9 @@ def _shares(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
 
 
 def _no_progress(view: View) -> Iterator[AlertStatus]:
-    waited = stalled_for_s(view)
-    if waited is not None:
-        heartbeat = view.fold.telemetry.heartbeat
-        open_requests = sum(heartbeat.in_flight.values()) if heartbeat else 0
+    waited, heartbeat = stalled_for_s(view), view.heartbeat
+    if waited is not None and heartbeat is not None:
+        open_requests = sum(heartbeat.in_flight.values())
         yield _alert(
             "no_progress",
             Severity.CRITICAL,
@@ -191,18 +195,18 @@ def _no_progress(view: View) -> Iterator[AlertStatus]:
 
 def stalled_for_s(view: View) -> float | None:
     """Return for how long nothing came back while requests were open, when that is too long."""
-    heartbeat = view.fold.telemetry.heartbeat
-    if not view.liveness.alive or heartbeat is None or not sum(heartbeat.in_flight.values()):
+    heartbeat = view.heartbeat
+    if heartbeat is None or not sum(heartbeat.in_flight.values()):
         return None
     waited = heartbeat.since_progress_s
     return waited if waited is not None and waited >= view.limits.stall_after_s else None
 
 
 def _slow(view: View) -> Iterator[AlertStatus]:
-    heartbeat, events = view.fold.telemetry.heartbeat, view.fold.events
+    heartbeat, events = view.heartbeat, view.fold.events
     if heartbeat is None or heartbeat.state != "running" or view.finished or events.session_started_at is None:
         return
-    if not sum(heartbeat.in_flight.values()) or (events.paused_at is None and _resumed_lately(view)):
+    if not sum(heartbeat.in_flight.values()) or _began_lately(view):
         return
     histories = [dataset.responses.history for dataset in view.fold.datasets.values()]
     median = median_tokens_per_s(histories, view.now, events.session_started_at)
@@ -219,9 +223,11 @@ def _slow(view: View) -> Iterator[AlertStatus]:
         )
 
 
-def _resumed_lately(view: View) -> bool:
-    started = view.fold.events.session_started_at
-    return started is not None and view.now - started < 300.0
+def _began_lately(view: View) -> bool:
+    """Whether the run was started or resumed so lately that its first answers are only coming in."""
+    events = view.fold.events
+    began = [at for at in (events.session_started_at, events.resumed_at) if at is not None]
+    return bool(began) and view.now - max(began) < RAMP_UP_S
 
 
 def _heartbeat_stale(view: View) -> Iterator[AlertStatus]:
@@ -236,7 +242,7 @@ def _heartbeat_stale(view: View) -> Iterator[AlertStatus]:
 
 
 def _telemetry_stale(view: View) -> Iterator[AlertStatus]:
-    heartbeat, telemetry = view.fold.telemetry.heartbeat, view.fold.telemetry
+    heartbeat, telemetry, started = view.heartbeat, view.fold.telemetry, view.fold.events.session_started_at
     if heartbeat is None or view.fold.config is None:
         return
     samples: list[tuple[str, GpuSample | HostSample | ServerSample | None]]
@@ -244,8 +250,10 @@ def _telemetry_stale(view: View) -> Iterator[AlertStatus]:
     if view.fold.config.telemetry.gpus:
         samples.append(("GPUs", telemetry.gpu))
     for what, sample in samples:
-        age = None if sample is None else heartbeat.at - sample.at
-        if age is not None and age >= view.limits.telemetry_stale_s:
+        # Of this session: right after a start the newest sample is one of the daemon before.
+        times = [at for at in (started, None if sample is None else sample.at) if at is not None]
+        age = heartbeat.at - max(times) if times else 0.0
+        if age >= view.limits.telemetry_stale_s:
             yield _alert(
                 "telemetry_stale",
                 Severity.WARNING,

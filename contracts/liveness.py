@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -53,6 +52,15 @@ def _is_locked(path: Path) -> bool:
     return False
 
 
+def current_heartbeat(heartbeat: Heartbeat | None, liveness: Liveness) -> Heartbeat | None:
+    """Return the heartbeat when it is the living daemon's own, None when it is one of a daemon before it."""
+    if heartbeat is None or not liveness.alive:
+        return None
+    if liveness.pid is not None and heartbeat.pid != liveness.pid:
+        return None
+    return None if liveness.since is not None and heartbeat.at < liveness.since else heartbeat
+
+
 def heartbeat_age(heartbeat: Heartbeat, monotonic: float, wall: float) -> float:
     """Return the age of a heartbeat in seconds, at least 0.
 
@@ -63,8 +71,6 @@ def heartbeat_age(heartbeat: Heartbeat, monotonic: float, wall: float) -> float:
     return max(wall - heartbeat.at, 0.0)
 
 
-def reader_now(heartbeat: Heartbeat | None, alive: bool | None) -> float:
-    """Return the present on the time scale of a living daemon's records, or wall time without one."""
-    if heartbeat is None or not alive:
-        return time.time()
-    return heartbeat.at + heartbeat_age(heartbeat, time.monotonic(), time.time())
+def reader_now(heartbeat: Heartbeat | None, monotonic: float, wall: float) -> float:
+    """Return the present on the time scale of a living daemon's records, or wall time without its heartbeat."""
+    return wall if heartbeat is None else heartbeat.at + heartbeat_age(heartbeat, monotonic, wall)

@@ -7,7 +7,7 @@ from collections import deque
 from pathlib import Path
 
 from contracts.fold.run import RunFold
-from contracts.liveness import look, reader_now
+from contracts.liveness import current_heartbeat, look, reader_now
 from contracts.records import Event, Severity
 from contracts.report import build_status
 from contracts.status import AlertStatus, RunStatus
@@ -39,7 +39,8 @@ class Monitor:
         """
         liveness = look(self.fold.run)
         self.fold.poll()
-        status = build_status(self.fold, liveness, reader_now(self.fold.telemetry.heartbeat, liveness.alive))
+        heartbeat, monotonic = current_heartbeat(self.fold.telemetry.heartbeat, liveness), time.monotonic()
+        status = build_status(self.fold, liveness, reader_now(heartbeat, monotonic, time.time()), monotonic)
         status.alerts += self._file_notes()
         return status
 

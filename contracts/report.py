@@ -11,7 +11,7 @@ from contracts.eta import Work, eta_s, is_finished, remaining_tokens
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.places import KEPT
 from contracts.fold.run import RunFold
-from contracts.liveness import Liveness, heartbeat_age
+from contracts.liveness import Liveness, current_heartbeat, heartbeat_age
 from contracts.rates import tokens_per_s
 from contracts.records import Heartbeat, NextStep
 from contracts.status import (
@@ -39,7 +39,7 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
         monotonic: The machine's monotonic clock, to know the heartbeat's age; None: now.
     """
     alive = bool(liveness.alive)
-    heartbeat = fold.telemetry.heartbeat if alive else None
+    heartbeat = current_heartbeat(fold.telemetry.heartbeat, liveness)
     age = None
     if heartbeat is not None:
         age = heartbeat_age(heartbeat, time.monotonic() if monotonic is None else monotonic, now)
@@ -47,8 +47,8 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
     finished = fold.config is not None and all(
         dataset.stage in (DatasetStage.FINISHED, DatasetStage.PRETOKENIZED) for dataset in datasets
     )
-    view = View(fold, liveness, now, age, finished)
-    state, reason = _state(view, heartbeat)
+    view = View(fold, liveness, heartbeat, now, age, finished)
+    state, reason = _state(view)
     if state in (RunState.STALLED, RunState.STOPPED, RunState.PAUSED):
         for status in datasets:
             status.eta_s = 0.0 if status.eta_s == 0.0 else None
@@ -87,7 +87,8 @@ def dataset_work(fold: RunFold, dataset: DatasetFold) -> Work:
     )
 
 
-def _state(view: View, heartbeat: Heartbeat | None) -> tuple[RunState, str | None]:
+def _state(view: View) -> tuple[RunState, str | None]:
+    heartbeat = view.heartbeat
     if view.fold.config is None:
         return RunState.WATCHING, "a folder of other tools, read only"
     if not view.liveness.alive:
@@ -166,10 +167,10 @@ def _stage(fold: RunFold, dataset: DatasetFold, work: Work, status: DatasetStatu
 
 
 def _totals(fold: RunFold, datasets: list[DatasetStatus], now: float, alive: bool) -> DatasetStatus:
-    """Add the data sets up. A sum of which a part is unknown is the sum of what is known, except where it would lie."""
+    """Add the data sets up: tokens and speeds as far as they are known, everything else only when all of it is."""
     known = sum(dataset.responses.known for dataset in fold.datasets.values())
     generated = [status for status in datasets if status.stage is not DatasetStage.PRETOKENIZED]
-    tokens = _sum([status.completion_tokens for status in datasets])
+    tokens = _known_sum([status.completion_tokens for status in datasets])
     done = sum(status.done for status in datasets)
     lengths = sum(status.truncated for status in datasets)
     reasons: dict[str, int] = {}
@@ -191,12 +192,12 @@ def _totals(fold: RunFold, datasets: list[DatasetStatus], now: float, alive: boo
         unknown_counts=sum(status.unknown_counts for status in datasets),
         duplicates=sum(status.duplicates for status in datasets),
         incomplete=sum(status.incomplete for status in datasets),
-        prompt_tokens=_sum([status.prompt_tokens for status in datasets]),
+        prompt_tokens=_known_sum([status.prompt_tokens for status in datasets]),
         completion_tokens=tokens,
         avg_completion_tokens=_rounded(tokens / known) if tokens is not None and known else None,
         target_tokens=_all(targets) if targets else None,
         overrun_tokens=_sum([status.overrun_tokens for status in generated]),
-        tokens_per_s=_rounded(_sum([status.tokens_per_s for status in generated])),
+        tokens_per_s=_rounded(_known_sum([status.tokens_per_s for status in generated])),
         tokens_per_s_run=_run_speed(fold, list(fold.datasets.values()), now) if alive else None,
         eta_s=_total_eta(fold, datasets, now),
         length_pct=_rounded(100 * lengths / done) if done else None,
@@ -254,6 +255,12 @@ def _unreadable(fold: RunFold) -> list[UnreadableLine]:
 def _all(values: Sequence[Value | None]) -> Value | None:
     """Return the sum, or None when any part is unknown."""
     return None if any(value is None for value in values) else _sum(values)
+
+
+def _known_sum(values: Sequence[Value | None]) -> Value | None:
+    """Return the sum of the known, or None when none is, or when that would be 0 only because the rest is unknown."""
+    total = _sum(values)
+    return None if total == 0 and any(value is None for value in values) else total
 
 
 def _sum(values: Sequence[Value | None]) -> Value | None:

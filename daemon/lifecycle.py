@@ -54,6 +54,10 @@ def run_daemon(path: Path) -> ExitCode:
         has_responses = any(dataset.responses.done for dataset in fold.datasets.values())
         fingerprint, note = check_fingerprint(run.fingerprint, config, has_responses)
         notes += [] if note is None else [note]
+        if has_responses and run.events.exists() and run.events.stat().st_size == 0:
+            notes.append(
+                f"{run.events}: is empty; targets and concurrency that people set are forgotten: set them again"
+            )
         return _loop(_serve(run, lambda: Session(run, config, fold, fingerprint, notes)))
     except (FingerprintError, ConfigError) as error:
         return _refuse(str(error), ExitCode.USAGE)
@@ -79,6 +83,8 @@ async def _serve(run: RunDir, make_session: Callable[[], Session]) -> bool:
     try:
         return await session.run()
     finally:
+        for sentence in session.unusable:
+            print(sentence, file=sys.stderr)
         await control.close()
 
 

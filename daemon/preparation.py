@@ -94,6 +94,8 @@ class Preparation:
         self._clock = clock
         self._writer = writer
         self._imported: dict[str, ImportReport] = {}
+        self.failed: list[str] = []
+        """Why data sets cannot be used, in sentences."""
 
     async def import_prompts(self) -> None:
         """Import what comes from elsewhere. A data set that cannot be imported is named; the others run."""
@@ -103,6 +105,9 @@ class Preparation:
             self._failed(error, None)
             return
         for dataset in self._config.datasets:
+            if source_of(self._run, dataset) is None:
+                self._look_at(dataset)
+                continue
             try:
                 report = await in_thread(partial(import_dataset, self._run, dataset, tokenizer))
             except PromptError as error:
@@ -148,8 +153,19 @@ class Preparation:
             queues.append(DatasetQueue(self._fold, fold, index))
         return queues
 
+    def _look_at(self, dataset: Dataset) -> None:
+        """Say at once that a person's own prompts are missing or empty: it takes no server to know that."""
+        path = self._run.dataset(dataset.name).prompts
+        if not path.exists() or path.stat().st_size == 0:
+            try:
+                PromptIndex.build(path, limits_of(self._config, [])).close()
+            except PromptError as error:
+                self._failed(error, dataset.name)
+
     def _failed(self, error: PromptError, dataset: str | None) -> None:
-        self._events.emit(Severity.CRITICAL, "prompts.failed", str(error), dataset=dataset)
+        if str(error) not in self.failed:
+            self.failed.append(str(error))
+            self._events.emit(Severity.CRITICAL, "prompts.failed", str(error), dataset=dataset)
 
 
 def record_refusals(

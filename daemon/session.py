@@ -73,6 +73,8 @@ class Session:
         self._disk_trouble: str | None = None
         self._activity: str | None = "starting"
         self._early: list[tuple[Requeue, str | None]] = []
+        self.unusable: list[str] = []
+        """Why data sets cannot be used, in sentences."""
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
         self.writer = Writer(self._written, self._writing_trouble)
@@ -150,6 +152,7 @@ class Session:
     async def _work(self) -> None:
         self._activity = "importing prompts"
         preparation = Preparation(self.run_dir, self.config, self.fold, self.events, self.clock, self.writer)
+        self.unusable = preparation.failed
         await preparation.import_prompts()
         if await self._nothing_left():
             return
@@ -174,7 +177,11 @@ class Session:
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
         self._activity = None
-        await self.scheduler.run()
+        while not self.scheduler.is_over:
+            await self.scheduler.run()
+            # A target that was raised a moment ago is in its file by now, and may not have been read.
+            await self._keeper.poll()
+            self.scheduler.refresh()
 
     async def _until_servers(self) -> None:
         """Wait for a usable server, and then a little for the others: prompts must fit them all."""

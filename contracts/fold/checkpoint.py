@@ -18,7 +18,7 @@ from contracts.fold.dataset import DatasetFold, DatasetState
 from contracts.journal.tail import Position, Tail
 from contracts.run_dir import FAILURES, PROMPTS, RESPONSES
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Raised whenever any fold counts differently than before."""
 
 _SAMPLES: Final = 16
@@ -64,8 +64,12 @@ def save_checkpoint(path: Path, datasets: list[DatasetFold]) -> None:
     }
     body = msgspec.msgpack.encode(Checkpoint(VERSION, saved))
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(hashlib.blake2b(body, digest_size=_DIGEST).digest() + body)
-    temporary.replace(path)
+    try:
+        temporary.write_bytes(hashlib.blake2b(body, digest_size=_DIGEST).digest() + body)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)  # half of it on a full disk would take the room that the records need
+        raise
 
 
 def load_checkpoint(path: Path, datasets: list[DatasetFold]) -> list[str]:

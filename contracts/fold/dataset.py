@@ -69,16 +69,15 @@ class DatasetFold:
         return notes
 
     @property
-    def has_prompts(self) -> bool:
-        """Whether the prompt file was there at the last poll."""
-        return self.tails[PROMPTS].position is not None
-
-    @property
     def usable_prompts(self) -> int | None:
-        """Prompts that can be sent, or None without a prompt file."""
-        if not self.has_prompts:
+        """Prompts that can be sent, or None while there is no prompt file or nothing in it.
+
+        The daemon refuses lines of both kinds: objects that cannot be used, and what is no object at all.
+        """
+        prompts, bad = self.prompts.prompts, self.prompts.unreadable.count
+        if not prompts and not bad:
             return None
-        return max(self.prompts.prompts - len(self.failures.refused_lines), 0)
+        return max(min(prompts, prompts + bad - len(self.failures.refused_lines)), 0)
 
     @property
     def pretokenized(self) -> bool:

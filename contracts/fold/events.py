@@ -9,6 +9,7 @@ import msgspec
 
 from contracts.fold.places import Places
 from contracts.records import Event
+from contracts.shapes.values import printable
 
 KEPT: Final = 500
 
@@ -41,6 +42,8 @@ class EventFold:
         self.paused_s = 0.0
         """Seconds of pauses that ended, in this session."""
         self.paused_at: float | None = None
+        self.resumed_at: float | None = None
+        """End of the last pause, in this session."""
         self.concurrency: int | None = None
         """What a person set last; None: as in run.toml."""
         self.targets: dict[str, int] = {}
@@ -63,7 +66,7 @@ class EventFold:
                 try:
                     self.apply(_DECODER.decode(line))
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    self.unreadable.add(offset + position, self.lines, str(error))
+                    self.unreadable.add(offset + position, self.lines, printable(str(error)))
             position = newline + 1
 
     def apply(self, event: Event) -> None:
@@ -72,7 +75,7 @@ class EventFold:
         if event.kind == STARTED:
             self.first_started_at = event.at if self.first_started_at is None else self.first_started_at
             self.session_started_at, self.session_stopped_at = event.at, None
-            self.paused_s, self.paused_at = 0.0, None
+            self.paused_s, self.paused_at, self.resumed_at = 0.0, None, None
             self.open_alerts.clear()
         elif event.kind == STOPPED:
             self.session_stopped_at = event.at
@@ -80,7 +83,7 @@ class EventFold:
             self.paused_at = event.at if self.paused_at is None else self.paused_at
         elif event.kind == RESUMED and self.paused_at is not None:
             self.paused_s += max(event.at - self.paused_at, 0.0)
-            self.paused_at = None
+            self.paused_at, self.resumed_at = None, event.at
         elif event.kind == SET:
             self._set(event.data)
         elif event.kind == ALERT_RAISED:

@@ -10,6 +10,7 @@ from contracts.fold.history import History
 from contracts.fold.places import Places
 from contracts.records import Failure, FailureClass, NextStep, Requeue
 from contracts.sample_id import sample_key
+from contracts.shapes.values import printable
 
 
 class SampleFailure(msgspec.Struct, array_like=True):
@@ -64,7 +65,7 @@ class FailureFold(msgspec.Struct):
                 try:
                     self.apply(_DECODER.decode(line))
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    self.unreadable.add(offset + position, self.lines, str(error))
+                    self.unreadable.add(offset + position, self.lines, printable(str(error)))
             position = newline + 1
 
     def apply(self, record: Failure | Requeue) -> None:

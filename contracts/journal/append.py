@@ -148,11 +148,11 @@ class Journal:
 
     def _follow(self) -> None:
         """Open the path again: data belongs where readers look."""
-        before, size = self._identity, self._size
-        os.close(self._descriptor)
+        before, size, old = self._identity, self._size, self._descriptor
         self.path.parent.mkdir(parents=True, exist_ok=True)
         repair = repair_torn_tail(self.path)
         self._open()
+        os.close(old)  # not before: a new file could get the old one's inode
         if self._identity == before:
             self._size = size  # the same file under a stale handle: what it may hold too much is still to be cut
         else:

@@ -65,6 +65,11 @@ class DatasetQueue:
         self.weight = 1.0
         """Remaining completion tokens, where unknown an estimate: its claim to slots."""
         self.target_reached = False
+        self._target: int | None = None
+        self._tokens = 0
+        self._unread: dict[bytes, int] = {}
+        """Completion tokens of answers that the fold has not read from the file yet."""
+        self._unread_tokens = 0
         self._fill()
         self.refresh()
 
@@ -88,12 +93,19 @@ class DatasetQueue:
     def refresh(self) -> None:
         """Take the target and the counts anew from the fold."""
         work = dataset_work(self._fold, self.dataset)
-        target, tokens = work.target_tokens, work.completion_tokens or 0
-        self.target_reached = target is not None and tokens >= target
+        self._target, self._tokens = work.target_tokens, work.completion_tokens or 0
+        done = self.dataset.responses.done
+        self._unread = {key: tokens for key, tokens in self._unread.items() if key not in done}
+        self._unread_tokens = sum(self._unread.values())
+        self._compare()
         remaining = remaining_tokens(work)
         if remaining is None:
             remaining = (self.waiting + self.in_flight) * typical_tokens(self._fold)
         self.weight = max(remaining, 1.0)
+
+    def _compare(self) -> None:
+        tokens = self._tokens + self._unread_tokens
+        self.target_reached = self._target is not None and tokens >= self._target
 
     @property
     def waiting(self) -> int:
@@ -139,6 +151,14 @@ class DatasetQueue:
         self.sent += 1
         self.in_flight += 1
         return entry
+
+    def answered(self, entry: PromptEntry, tokens: int) -> None:
+        """Note an accepted answer: its tokens count for the target at once, not only when the fold has read them."""
+        self.trouble.pop(entry.key, None)
+        if self._target is not None:
+            self._unread[entry.key] = tokens
+            self._unread_tokens += tokens
+            self._compare()
 
     def landed(self) -> None:
         """Count one attempt out of flight."""

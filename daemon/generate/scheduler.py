@@ -114,11 +114,11 @@ class Scheduler:
         self.wake()
 
     async def run(self) -> None:
-        """Send until nothing is left (returns), or until cancelled."""
+        """Send until it `is_over` (returns), or until cancelled."""
         while True:
             self._wake.clear()
             self._dispatch()
-            if self._is_over():
+            if self.is_over:
                 return
             try:
                 async with asyncio.timeout(self._wait_s()):
@@ -141,7 +141,9 @@ class Scheduler:
             pass
         return len(tasks)
 
-    def _is_over(self) -> bool:
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to be sent or written, as far as the fold had come at the last `refresh`."""
         if self._open:
             return False
         if self._writer.unwritten:
@@ -233,7 +235,7 @@ class Scheduler:
         queue = attempt.queue
         self._writer.append(queue.responses_path, encode_line(response))
         attempt.slot.failed_in_a_row = 0
-        queue.trouble.pop(attempt.entry.key, None)
+        queue.answered(attempt.entry, response.completion_tokens)
 
     def _job(self, attempt: Attempt) -> Job:
         queue, entry = attempt.queue, attempt.entry

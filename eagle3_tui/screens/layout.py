@@ -8,6 +8,8 @@ from typing import Any
 _EVENTS_LEAST = 2
 _EVENTS_GOOD = 5
 _TABLE_LEAST = 4
+_LEAST = 12
+"""The least screen. Of what is higher, half may go to what to do about critical alerts, before data sets."""
 _ROOMY = 30
 """From this height on the GPUs have their grid and every part a title."""
 
@@ -19,6 +21,8 @@ class Needs:
     header: int
     alerts: int
     """With advice."""
+    urgent: int
+    """The critical ones with advice, the others with a line each; 0: nothing is critical."""
     table: int
     gpus: int
     servers: int
@@ -51,7 +55,7 @@ def share_out(height: int, needs: Needs) -> Heights:
     """
     got = Heights(
         header=needs.header,
-        alerts=min(needs.alerts, 1),
+        alerts=min(needs.alerts, max(1, min(needs.urgent, (height - _LEAST) // 2))),
         table=min(needs.table, _TABLE_LEAST),
         gpus=1,
         servers=1 if needs.servers and height >= 16 else 0,

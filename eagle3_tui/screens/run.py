@@ -14,7 +14,7 @@ from eagle3_tui.feed.state import View
 from eagle3_tui.keys import usable_keys
 from eagle3_tui.screens.layout import Heights, Needs, share_out
 from eagle3_tui.terminal import DEFAULT_SIZE, TOO_SMALL
-from eagle3_tui.widgets.alerts import Alerts, alerts_height
+from eagle3_tui.widgets.alerts import Alerts, alerts_height, urgent_height
 from eagle3_tui.widgets.canvas import Canvas
 from eagle3_tui.widgets.events import Events
 from eagle3_tui.widgets.footer import Footer
@@ -93,7 +93,8 @@ class RunScreen(Screen[None]):
             height,
             Needs(
                 header=header_height(self._view),
-                alerts=alerts_height(status),
+                alerts=alerts_height(status, width, self._look),
+                urgent=urgent_height(status, width, self._look),
                 table=table_height(status),
                 gpus=grid_height(status, width),
                 servers=servers_height(status),

@@ -76,29 +76,28 @@ def state_badge(status: RunStatus, look: Look) -> Group:
     return group(f" {sign} {status.state.value} ", style, look)
 
 
-def verdict(status: RunStatus, look: Look) -> Group:
+def verdict(status: RunStatus, look: Look) -> list[Group]:
     """Return how many alerts there are, worst first: what a person looks for."""
     critical = sum(alert.severity is Severity.CRITICAL for alert in status.alerts)
     warnings = sum(alert.severity is Severity.WARNING for alert in status.alerts)
+    groups = []
     if critical:
-        more = f", {warnings} warning{_plural(warnings)}" if warnings else ""
-        return group(f" {look.signs.critical} {critical} critical{more} ", look.bad_badge, look)
+        groups.append(group(f" {look.signs.critical} {critical} critical ", look.bad_badge, look))
     if warnings:
-        return group(f" {look.signs.warning} {warnings} warning{_plural(warnings)} ", look.warn_badge, look)
+        text = f" {look.signs.warning} {warnings} warning{'' if warnings == 1 else 's'} "
+        groups.append(group(text, look.warn_badge, look, rank=3 if critical else 0))
+    if groups:
+        return groups
     if status.state not in _WELL:
-        return group("no alerts", look.plain, look)
-    return group(f"{look.signs.good} no alerts", look.good, look)
-
-
-def _plural(count: int) -> str:
-    return "" if count == 1 else "s"
+        return [group("no alerts", look.plain, look)]
+    return [group(f"{look.signs.good} no alerts", look.good, look)]
 
 
 def _state_groups(status: RunStatus, look: Look) -> list[Group]:
     groups = [
         group(status.run, look.bold, look, shrink_to=8),
         state_badge(status, look),
-        verdict(status, look),
+        *verdict(status, look),
     ]
     if status.elapsed_s is not None:
         groups.append(group(f"{human_duration(status.elapsed_s)} elapsed", look.plain, look, rank=4))

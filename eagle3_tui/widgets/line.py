@@ -46,6 +46,18 @@ def _cell(text: str, width: int, unicode: bool, ellipsis: str, right: bool) -> s
     return fit(_safe(text, unicode), width, right=right, ellipsis=ellipsis)
 
 
+def wrap(text: str, width: int, look: Look) -> list[str]:
+    """Return text, made safe, as lines of at most ``width`` cells, parted at spaces; a longer word is cut."""
+    lines = [""]
+    for word in safe(text, look).split():
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if lines[-1] and cell_width(joined) > width:
+            lines.append("")
+            joined = word
+        lines[-1] = joined if cell_width(joined) <= width else fit(joined, width, ellipsis=look.signs.ellipsis)
+    return lines
+
+
 @dataclass(frozen=True)
 class Group:
     """Words that belong together on a line."""

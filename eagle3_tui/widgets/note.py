@@ -27,6 +27,6 @@ class Note(Canvas):
         share = group(whole_percent(overall_share(view.status)), look.bold, look, rank=1)
         return [
             line([state, share], width, look, margin=0),
-            line([verdict(view.status, look)], width, look, margin=0),
+            line(verdict(view.status, look), width, look, margin=0),
             small,
         ]

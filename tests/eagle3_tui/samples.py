@@ -93,7 +93,7 @@ def totals(datasets: list[DatasetStatus], **over: Any) -> DatasetStatus:
     done = summed["done"]
     mean = summed["completion_tokens"] / done if summed["completion_tokens"] and done else None
     eta = max((entry.eta_s for entry in datasets if entry.eta_s is not None), default=None)
-    return dataset("all", None, **(summed | {"avg_completion_tokens": mean, "eta_s": eta, "length_pct": 0.8} | over))
+    return dataset("total", None, **(summed | {"avg_completion_tokens": mean, "eta_s": eta, "length_pct": 0.8} | over))
 
 
 def gpus(count: int) -> list[GpuReading]:

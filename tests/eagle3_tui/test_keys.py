@@ -184,7 +184,7 @@ async def test_the_table_scrolls_and_its_titles_and_total_stay(make_app: AppMake
             await pilot.pause()
             lines = part_text(app, "table")
             assert lines[0].strip().startswith("data set")
-            assert lines[-1].strip().startswith("all")
+            assert lines[-1].strip().startswith("total")
             return lines[1]
 
         assert "100/9,000" in await first_row_after("down")

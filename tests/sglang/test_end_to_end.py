@@ -20,6 +20,8 @@ SECONDS = 120
 GOOD = 60
 CONTEXT = 2048
 MAX_NEW = 12
+# SGLang ends an answer so many tokens before the context is full, without saying so.
+CUT = 2
 # What a line of the file is, and what is said of it. Two of them would end the server.
 BAD: list[tuple[object, str]] = [
     ({"id": "negative", "input_ids": [71, -5, 72]}, "-5"),
@@ -29,16 +31,16 @@ BAD: list[tuple[object, str]] = [
     ({"id": "too long", "input_ids": [5] * 3000}, "has 3000 tokens"),
     ({"id": "no room", "input_ids": [5] * (CONTEXT - MAX_NEW + 1)}, 'over_long = "clip"'),
     (f'{{"id": "q{GOOD - 1}", "prompt": "Again?"}}', "again"),
-    ('{"id": "torn", "prompt": "Wha', "not JSON"),
+    ('{"id": "torn", "prompt": "Wha', "broken JSON"),
 ]
 
 
 @pytest.fixture
 def own_prompts(tmp_path: Path) -> Path:
-    """A prompt file of our own: good lines, then bad ones, then a prompt that fills the context to the last token."""
+    """A prompt file of our own: good lines, then bad ones, then the longest prompt whose answer has room."""
     lines: list[object] = [{"id": f"q{number}", "prompt": f"What is {number} times 7?"} for number in range(GOOD)]
     lines += [line for line, _ in BAD]
-    lines.append({"id": "fits", "input_ids": [5] * (CONTEXT - MAX_NEW)})
+    lines.append({"id": "fits", "input_ids": [5] * (CONTEXT - MAX_NEW - CUT)})
     path = tmp_path / "own.jsonl"
     path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
     return path
@@ -133,7 +135,7 @@ def test_sigterm_drains_what_is_open(sglang_server: SglangServer, tmp_path: Path
         answered = run.answered()
         process.terminate()
         run.wait_end(process, 3, seconds=SECONDS)
-    assert open_requests(sglang_server) == 0
+    wait_idle(sglang_server)
     assert answered < run.answered() < GOOD
     assert run.failures("B1_questions") == []
     assert_asked_once(sglang_server, before, run)

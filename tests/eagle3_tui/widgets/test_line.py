@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from eagle3_tui.terminal import Capabilities
 from eagle3_tui.widgets.bars import bar
-from eagle3_tui.widgets.line import Group, cell, group, labelled, line, safe, strip
+from eagle3_tui.widgets.line import Group, cell, group, labelled, line, safe, strip, wrap
 from eagle3_tui.widgets.look import Look, look_for
 
 LOOK = look_for(Capabilities())
@@ -48,6 +48,17 @@ def test_the_highest_rank_goes_first_and_nothing_is_cut() -> None:
 def test_a_name_shrinks_before_others_go() -> None:
     groups = [group("a_long_name_of_a_run", LOOK.plain, LOOK, shrink_to=8), group("state", LOOK.plain, LOOK, rank=1)]
     assert line(groups, 22, LOOK).text == " a_long_name_…  state "
+
+
+def test_wrapping_at_spaces() -> None:
+    assert wrap("two lines fit no shape", 10, LOOK) == ["two lines", "fit no", "shape"]
+    assert wrap("", 10, LOOK) == [""]
+    assert wrap("a /very/long/path b", 8, LOOK) == ["a", "/very/l…", "b"]
+
+
+@given(st.text(max_size=80), st.integers(1, 20))
+def test_wrapped_lines_fit(text: str, width: int) -> None:
+    assert all(cell_len(line) <= width for line in wrap(text, width, LOOK))
 
 
 def test_the_bar_takes_what_is_left() -> None:

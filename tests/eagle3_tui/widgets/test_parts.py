@@ -11,7 +11,7 @@ from contracts.records import Event, GpuReading, Severity
 from contracts.status import RunState, RunStatus
 from eagle3_tui.feed.state import View
 from eagle3_tui.terminal import Capabilities
-from eagle3_tui.widgets.alerts import alert_lines
+from eagle3_tui.widgets.alerts import alert_lines, alerts_height
 from eagle3_tui.widgets.events import event_line
 from eagle3_tui.widgets.gpus import gpu_grid, gpu_line
 from eagle3_tui.widgets.header import header_height, header_lines
@@ -78,9 +78,19 @@ def test_alerts_worst_first_and_advice_as_far_as_there_is_room() -> None:
     assert len(one) == 1
     assert "critical" in one[0]
     assert "(+1 more)" in one[0]
-    three = texts(alert_lines(status, 80, 3, LOOK))
-    assert [line.split()[0] for line in three] == ["✗", "Look", "▲"]
-    assert len(alert_lines(status, 80, 9, LOOK)) == 4
+    everything = " ".join(" ".join(texts(alert_lines(status, 80, 9, LOOK))).split())
+    for alert in status.alerts:
+        assert alert.advice is not None
+        assert alert.advice in everything
+    assert len(alert_lines(status, 80, 99, LOOK)) == alerts_height(status, 80, LOOK)
+
+
+@pytest.mark.parametrize("height", range(1, 9))
+def test_every_alert_has_its_line_before_any_has_two(height: int) -> None:
+    status = running(alerts=[LENGTH_ALERT, NO_PROGRESS])
+    lines = texts(alert_lines(status, 60, height, LOOK))
+    assert len(lines) <= height
+    assert sum("critical" in line or "warning " in line for line in lines) == min(height, 2)
 
 
 def line_of(found: list[GpuReading] | None, state: str | None = "ok", width: int = 80) -> str:
