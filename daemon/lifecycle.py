@@ -93,7 +93,7 @@ def _on_signals(session: Session) -> None:
     loop = asyncio.get_running_loop()
 
     def end() -> None:
-        if session.scheduler.draining:
+        if session.condition.draining:
             session.stop()
         else:
             session.drain()

@@ -11,33 +11,29 @@ from contextlib import suppress
 from typing import Any, Final
 
 from contracts.clock import Clock, boot_id
-from contracts.fold.dataset import DatasetFold
-from contracts.fold.events import PAUSED, RESUMED, STARTED, STOPPED
+from contracts.fold.events import STARTED, STOPPED
 from contracts.fold.run import RunFold
 from contracts.liveness import Liveness
-from contracts.records import FailureClass, Heartbeat, NextStep, Requeue, Severity, encode_line
+from contracts.records import Heartbeat, Requeue, Severity
 from contracts.report import build_status
 from contracts.run_config import RunConfig
 from contracts.run_dir import RunDir
-from contracts.sample_id import sample_key
 from contracts.status import DatasetStage, RunState, RunStatus
 from contracts.version import version
 from daemon.alert_watch import AlertWatch
+from daemon.condition import Condition
 from daemon.events import EventLog
 from daemon.fingerprint import Fingerprint
 from daemon.fold_keeper import FoldKeeper
 from daemon.generate.scheduler import Scheduler
+from daemon.heartbeats import heartbeat
 from daemon.open_files import ConnectionLimit, reserved
 from daemon.preparation import Preparation, limits_of
+from daemon.requeueing import Requeueing
 from daemon.server_rules import ServerRules, needs_of
 from daemon.servers.info import proxy_note
 from daemon.servers.pool import ServerPool, ServerSlot
-from daemon.servers.probe import OK
-from daemon.telemetry.gpu import GpuCollector
-from daemon.telemetry.host import HostCollector
-from daemon.telemetry.loop import Telemetry
-from daemon.telemetry.rotation import RotatingAppender
-from daemon.telemetry.server import ServerCollector
+from daemon.telemetry_setup import make_telemetry
 from daemon.threads import in_thread
 from daemon.writer import Writer
 
@@ -70,16 +66,15 @@ class Session:
         self.since = self.clock.now()
         self._notes = notes
         self._loop = asyncio.get_running_loop()
-        self._disk_trouble: str | None = None
-        self._activity: str | None = "starting"
-        self._early: list[tuple[Requeue, str | None]] = []
         self.unusable: list[str] = []
         """Why data sets cannot be used, in sentences."""
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
         self.writer = Writer(self._written, self._writing_trouble)
         self.events = EventLog(lambda line: self.writer.append(run.events, line), self.clock, list(fold.events.last))
+        self.condition = Condition(self.events)
         self._alerts = AlertWatch(self.events, self.clock)
+        self._requeueing = Requeueing(fold, self.writer)
         self._rules = ServerRules(config, fingerprint, run.fingerprint, self.events)
         self.pool = ServerPool(config, self._server_changed, self._rules.objection)
         limit = ConnectionLimit(
@@ -94,10 +89,12 @@ class Session:
             self.events,
             self.clock,
             limit.fit,
-            lambda: self._disk_trouble is None,
+            self.condition,
         )
         self._keeper = FoldKeeper(fold, self.events, self.scheduler.refresh)
-        self._telemetry = self._make_telemetry()
+        self._telemetry = make_telemetry(run, config, self.pool, self.heartbeat, self.clock)
+        proxies = proxy_note([slot.url for slot in self.pool.slots])
+        self._notes += [] if proxies is None else [proxies]
 
     async def run(self) -> bool:
         """Work until everything is done, or until told to end.
@@ -150,33 +147,30 @@ class Session:
         await self._stopping.wait()
 
     async def _work(self) -> None:
-        self._activity = "importing prompts"
+        self.condition.activity = "importing prompts"
         preparation = Preparation(self.run_dir, self.config, self.fold, self.events, self.clock, self.writer)
         self.unusable = preparation.failed
         await preparation.import_prompts()
         if await self._nothing_left():
             return
-        self._activity = "waiting for a server"
+        self.condition.activity = "waiting for a server"
         await self._until_servers()
-        if self.scheduler.draining:
+        if self.condition.draining:
             return
-        self._activity = "checking the prompts"
+        self.condition.activity = "checking the prompts"
         limits = limits_of(self.config, self.pool.probes)
         queues = await preparation.make_queues(limits)
-        for record, dataset in self._early:
-            for queue in queues:
-                if dataset in (None, queue.name):
-                    queue.requeue(record)
+        self._requeueing.apply_early(queues)
         self._rules.needs = needs_of(queues, limits)
         self.scheduler.queues += queues
-        while self.writer.unwritten and not self.scheduler.draining:
+        while self.writer.unwritten and not self.condition.draining:
             # What is refused is on the disk before anything is sent.
             self._changed.clear()
             await self._changed.wait()
         # Prompts by the hundred thousand live as long as we do: the collector need not look at them every few seconds.
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
-        self._activity = None
+        self.condition.activity = None
         while not self.scheduler.is_over:
             await self.scheduler.run()
             # A target that was raised a moment ago is in its file by now, and may not have been read.
@@ -186,7 +180,7 @@ class Session:
     async def _until_servers(self) -> None:
         """Wait for a usable server, and then a little for the others: prompts must fit them all."""
         patience_ends: float | None = None
-        while not self.scheduler.draining:
+        while not self.condition.draining:
             if self.pool.probes:
                 now = self._loop.time()
                 patience_ends = now + FIRST_PROBES_S if patience_ends is None else patience_ends
@@ -250,68 +244,22 @@ class Session:
 
     def heartbeat(self) -> Heartbeat:
         """Return what only this process knows."""
-        scheduler = self.scheduler
-        return Heartbeat(
-            at=self.clock.now(),
-            mono=self.clock.mono(),
-            boot_id=boot_id(),
-            pid=self.pid,
-            state=self._state(),
-            reason=self._reason(),
-            concurrency=scheduler.concurrency,
-            in_flight={queue.name: queue.in_flight for queue in scheduler.queues},
-            waiting_retry={queue.name: queue.waiting_retry for queue in scheduler.queues},
-            oldest_request_s=scheduler.oldest_s,
-            since_progress_s=scheduler.since_progress_s,
-        )
-
-    def _state(self) -> str:
-        if self.scheduler.draining:
-            return "draining"
-        return "paused" if self.scheduler.paused is not None or self._disk_trouble is not None else "running"
-
-    def _reason(self) -> str | None:
-        if self._disk_trouble is not None:
-            return self._disk_trouble
-        if self.scheduler.paused is not None:
-            return self.scheduler.paused
-        if self._activity is not None:
-            down = [f"{slot.url} {slot.state}: {slot.reason}" for slot in self.pool.slots if slot.reason]
-            waiting = self._activity == "waiting for a server" and down
-            return f"{self._activity} ({'; '.join(down)})" if waiting else self._activity
-        if not any(slot.state == OK for slot in self.pool.slots):
-            return "no server can be used: " + "; ".join(f"{slot.url} {slot.reason}" for slot in self.pool.slots)
-        queues = self.scheduler.queues
-        if queues and all(queue.halted or queue.exhausted for queue in queues) and not self.scheduler.in_flight:
-            return "only stopped data sets are left"
-        return None
+        return heartbeat(self.clock, self.condition, self.scheduler, self.pool)
 
     def pause(self, reason: str) -> bool:
-        """Send nothing new."""
-        if self.scheduler.paused is not None:
-            return False
-        self.scheduler.paused = reason
-        self.events.emit(Severity.INFO, PAUSED, f"paused: {reason}")
-        return True
+        """Send nothing new; False when it was so already."""
+        return self.condition.pause(reason)
 
     def resume(self) -> bool:
-        """Go on after a pause, or take back a drain."""
-        held = self.scheduler.paused is not None or self.scheduler.draining
-        if held:
-            self.scheduler.paused, self.scheduler.draining = None, False
-            if self._disk_trouble is None:
-                self.events.emit(Severity.INFO, RESUMED, "resumed")
-            else:
-                self.events.emit(Severity.INFO, "run.waiting", f"resumed, but it still waits: {self._disk_trouble}")
-            self.scheduler.wake()
+        """Go on after a pause, or take back a drain; False when nothing held it."""
+        held = self.condition.resume()
+        self.scheduler.wake()
         return held
 
     def drain(self) -> None:
         """Let what is in flight finish, then end."""
-        if not self.scheduler.draining:
-            self.scheduler.draining = True
+        if self.condition.drain(self.scheduler.in_flight):
             self._changed.set()
-            self.events.emit(Severity.INFO, "run.draining", f"draining: {self.scheduler.in_flight} requests are open")
             self.scheduler.wake()
 
     def stop(self) -> None:
@@ -319,20 +267,8 @@ class Session:
         self._stopping.set()
 
     def requeue(self, record: Requeue, dataset: str | None) -> int:
-        """Give samples another try and record that; return how many are sent again.
-
-        Refused lines are no matter of trying again: they are checked anew at each start.
-        """
-        if record.error is FailureClass.INVALID_INPUT:
-            return 0
-        queues = {queue.name: queue for queue in self.scheduler.queues}
-        count = 0
-        for name, fold in self.fold.datasets.items():
-            if dataset in (None, name):
-                self.writer.append(fold.folder.failures, encode_line(record))
-                count += queues[name].requeue(record) if name in queues else _given_up(fold, record)
-        if not queues:
-            self._early.append((record, dataset))
+        """Give samples another try and record that; return how many are sent again."""
+        count = self._requeueing.requeue(record, dataset, self.scheduler.queues)
         self.scheduler.wake()
         return count
 
@@ -357,46 +293,10 @@ class Session:
             self._loop.call_soon_threadsafe(act)
 
     def _set_disk_trouble(self, trouble: str | None) -> None:
-        before, self._disk_trouble = self._disk_trouble, trouble
-        if trouble is not None and before is None:
-            self.events.emit(Severity.CRITICAL, PAUSED, f"paused: {trouble}")
-        elif trouble is None and before is not None:
-            if self.scheduler.paused is None:
-                self.events.emit(Severity.INFO, RESUMED, "resumed: the journals can be written again")
-            else:
-                said = f"the journals can be written again; still paused: {self.scheduler.paused}"
-                self.events.emit(Severity.INFO, "run.waiting", said)
-            self.scheduler.wake()
+        self.condition.set_disk_trouble(trouble)
+        self.scheduler.wake()
 
     def _server_changed(self, slot: ServerSlot, before: str) -> None:
         self._rules.changed(slot, before)
         self._changed.set()
         self.scheduler.wake()
-
-    def _make_telemetry(self) -> Telemetry:
-        settings = self.config.telemetry
-        note = proxy_note([slot.url for slot in self.pool.slots])
-        if note:
-            self._notes.append(note)
-        appenders = {
-            kind: RotatingAppender(self.run_dir.telemetry_file(kind), settings.rotate_mb * 1_000_000)
-            for kind in ("gpu", "host", "server", "daemon")
-        }
-        return Telemetry(
-            gpu=GpuCollector() if settings.gpus else None,
-            host=HostCollector(self.run_dir.path),
-            server=ServerCollector([slot.control for slot in self.pool.slots], self.pool.outstanding),
-            heartbeat=self.heartbeat,
-            appenders=appenders,
-            clock=self.clock,
-            interval_s=settings.interval_s,
-        )
-
-
-def _given_up(dataset: DatasetFold, record: Requeue) -> int:
-    """Return how many given-up samples a requeue concerns, as the files say: there is no queue yet."""
-    wanted = None if record.sample_id is None else sample_key(record.sample_id)
-    return sum(
-        failure.next is NextStep.QUARANTINED and record.error in (None, failure.error) and wanted in (None, key)
-        for key, failure in dataset.open_failures()
-    )

@@ -1,4 +1,4 @@
-"""A whole run for tests: its folder over prompt files, the daemon on it as a process, and what it left.
+"""A whole run for tests: its folder over prompt files, daemon and server as processes, and what they left.
 
 What a run left is read with json.loads line by line, by nothing of ours: a second opinion on every count.
 """
@@ -43,6 +43,20 @@ def records_in(source: Path) -> int:
     return len(json.loads(text)) if source.suffix == ".json" else len(text.splitlines())
 
 
+@contextmanager
+def embedded_server(*words: str) -> Iterator[str]:
+    """The URL of an embedded server started with these arguments; killed at the end."""
+    command = [sys.executable, "-m", "daemon.embedded", *words]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            line = server.stdout.readline()
+            assert line.startswith("ready http://"), f"the embedded server did not start: {line!r}"
+            yield line.split()[1]
+        finally:
+            server.kill()
+
+
 class WholeRun:
     """A run directory whose prompts are text, for a server with byte-level ids.
 
@@ -72,7 +86,7 @@ class WholeRun:
         self.max_new_tokens = max_new_tokens
         parameters = {"temperature": 0.6, "max_new_tokens": max_new_tokens, **(sampling or {})}
         server = {"url": url} if api_key is None else {"url": url, "api_key": api_key}
-        tables = [
+        tables: list[tuple[str, Mapping[str, object]]] = [
             ("[run]", {"name": path.name}),
             ("[generate]", {"concurrency": concurrency, "over_long": "refuse", "retry_base_s": 0.2}),
             ("[sampling]", parameters),
@@ -125,6 +139,10 @@ class WholeRun:
             assert process.poll() is None, f"the daemon ended before: {what}\n{self.told()}"
             assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}\n{self.told()}"
             time.sleep(0.01)
+
+    def wait_responses(self, process: subprocess.Popen[bytes], least: int, *, seconds: float) -> None:
+        """Wait until so many responses are in the files."""
+        self.wait(process, f"{least} responses", lambda: self.answered() >= least, seconds=seconds)
 
     def answered(self) -> int:
         """Whole lines in all response files."""

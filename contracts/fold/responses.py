@@ -194,6 +194,8 @@ class ResponseFold(msgspec.Struct):
             # A line that names no sample is a record of its own: its place is its name.
             key = fact.key if fact.key is not None else b"@%d#%d" % (offset + start, index)
             if fact.part:
+                if key in self.done:
+                    continue
                 older = self.parts.get(key)
                 fact = fact if older is None else merge_parts(older, fact)
                 self.parts[key] = fact

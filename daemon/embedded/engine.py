@@ -155,7 +155,7 @@ class Engine:
                 if not self._inbox.jobs:
                     return
                 job = self._inbox.jobs[0]
-                limit = job.token_limit(self._config.max_position_embeddings)
+                limit = job.token_limit(min(self._config.max_position_embeddings, self._max_total))
                 held = sum(len(each.job.input_ids) + each.limit for each in self._running)
                 if self._running and held + len(job.input_ids) + limit > self._max_total:
                     return

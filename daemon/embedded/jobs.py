@@ -76,8 +76,8 @@ class Job:
         return target is None or target is self or target == self.rid
 
     def token_limit(self, context_length: int) -> int:
-        """The most tokens this job may generate: what it asked for, and never past the context."""
-        room = context_length - len(self.input_ids) - 1
+        """The most tokens this job may generate: what it asked for, but SGLang ends two before the context is full."""
+        room = context_length - len(self.input_ids) - 2
         wanted = self.sampling.max_new_tokens
         return max(0, room if wanted is None else min(wanted, room))
 

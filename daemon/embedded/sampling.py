@@ -25,6 +25,12 @@ FIELDS = (
 
 _INTEGERS = ("max_new_tokens", "top_k", "min_new_tokens", "n", "sampling_seed")
 _NUMBERS = ("temperature", "top_p", "min_p")
+_PENALTIES = {
+    "frequency_penalty": (-2.0, "[-2, 2]"),
+    "presence_penalty": (-2.0, "[-2, 2]"),
+    "repetition_penalty": (math.ulp(0.0), "(0, 2] (1.0 = no penalty)"),
+}
+"""Least value and the server's words for the range, which ends at 2; checked, and without effect here."""
 _BOOLEANS = ("ignore_eos", "skip_special_tokens", "no_stop_trim")
 
 
@@ -35,6 +41,7 @@ def parse_sampling(raw: dict[str, Any]) -> Sampling:
         ApiError: 400, with the recorded body for the cases that were recorded and the same shape for the others.
     """
     values: dict[str, Any] = {}
+    penalties: dict[str, float] = {}
     for name, value in raw.items():
         if name not in FIELDS:
             expected = ", ".join(f"`{field}`" for field in FIELDS)
@@ -46,6 +53,8 @@ def parse_sampling(raw: dict[str, Any]) -> Sampling:
             values[name] = _number(value, whole=True)
         elif name in _NUMBERS:
             values[name] = _number(value, whole=False)
+        elif name in _PENALTIES:
+            penalties[name] = _number(value, whole=False)
         elif name in _BOOLEANS:
             if not isinstance(value, bool):
                 raise invalid_type(value, "a boolean")
@@ -55,7 +64,7 @@ def parse_sampling(raw: dict[str, Any]) -> Sampling:
         elif name == "stop":
             values[name] = (value,) if isinstance(value, str) else tuple(_text(each) for each in _sequence(value))
     sampling = Sampling(**values)
-    _check_ranges(sampling)
+    _check_ranges(sampling, penalties)
     return sampling
 
 
@@ -97,7 +106,7 @@ def _text(value: object) -> str:
     return value
 
 
-def _check_ranges(sampling: Sampling) -> None:
+def _check_ranges(sampling: Sampling, penalties: dict[str, float]) -> None:
     most, least = sampling.max_new_tokens, sampling.min_new_tokens
     if not (math.isfinite(sampling.temperature) and sampling.temperature >= 0):
         raise rejected(f"temperature must be a non-negative finite number, got {sampling.temperature}.")
@@ -105,12 +114,15 @@ def _check_ranges(sampling: Sampling) -> None:
         raise rejected(f"top_p must be in (0, 1], got {sampling.top_p}.")
     if not 0 <= sampling.min_p <= 1:
         raise rejected(f"min_p must be in [0, 1], got {sampling.min_p}.")
-    if sampling.top_k < 1 and sampling.top_k != -1:
+    if sampling.temperature > 0 and sampling.top_k < 1 and sampling.top_k != -1:  # greedy takes no notice of it
         raise rejected(f"top_k must be -1 (disable) or at least 1, got {sampling.top_k}.")
-    if most is not None and most < 0:
-        raise rejected(f"max_new_tokens must be at least 0, got {most}.")
+    for name, (lowest, words) in _PENALTIES.items():
+        if name in penalties and not lowest <= penalties[name] <= 2.0:
+            raise rejected(f"{name} must be in {words}, got {penalties[name]}.")
     if least < 0:
         raise rejected(f"min_new_tokens must be in [0, max_new_tokens], got {least}.")
+    if most is not None and most < 0:
+        raise rejected(f"max_new_tokens must be at least 0, got {most}.")
     if most is not None and least > most:
         raise rejected(f"min_new_tokens must be in [0, max_new_tokens({most})], got {least}.")
     if sampling.n < 1:

@@ -15,6 +15,7 @@ from contracts.clock import Clock
 from contracts.fold.run import RunFold
 from contracts.records import Response, encode_line
 from contracts.run_config import RunConfig
+from daemon.condition import Condition
 from daemon.events import EventLog
 from daemon.generate.attempt import Attempt
 from daemon.generate.executor import Job, execute
@@ -44,7 +45,7 @@ class Scheduler:
         events: Takes what a person should read.
         clock: Gives the times.
         most_open: Asked for how many attempts may be open, given how many are wanted.
-        writing_allowed: Asked before each dispatch: False while the disk is full.
+        condition: Says whether anything may be sent.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Scheduler:
         events: EventLog,
         clock: Clock,
         most_open: Callable[[int], int],
-        writing_allowed: Callable[[], bool],
+        condition: Condition,
     ) -> None:
         generate = config.generate
         self._config = generate
@@ -66,7 +67,7 @@ class Scheduler:
         self._events = events
         self._clock = clock
         self._most_open = most_open
-        self._writing_allowed = writing_allowed
+        self._condition = condition
         self._failures = FailureHandling(generate, pool, writer, events, clock)
         self._sampling = config.sampling
         self._parameters: dict[int | None, bytes] = {}
@@ -77,9 +78,6 @@ class Scheduler:
         self._silent_since: float | None = None
         """Since when attempts have been open without an answer of any kind."""
         self.queues: list[DatasetQueue] = []
-        self.paused: str | None = None
-        """Why nothing is sent, when a person or the disk said so."""
-        self.draining = False
 
     @property
     def in_flight(self) -> int:
@@ -148,7 +146,7 @@ class Scheduler:
             return False
         if self._writer.unwritten:
             return False  # what is not yet in its file is not yet done
-        return self.draining or all(queue.exhausted and not queue.halted for queue in self.queues)
+        return self._condition.draining or all(queue.exhausted and not queue.halted for queue in self.queues)
 
     def _wait_s(self) -> float:
         """Return the time to the next retry. One that is due and was not sent waits for something that wakes us."""
@@ -158,7 +156,7 @@ class Scheduler:
 
     def _dispatch(self) -> None:
         """Fill the free slots."""
-        if self.draining or self.paused is not None or not self._writing_allowed():
+        if not self._condition.may_send:
             self._forget_silence()
             return
         now, concurrency = time.monotonic(), self.concurrency

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.whole_run import ROOT, WholeRun, records_in, shared_sources
+from tests.whole_run import WholeRun, embedded_server, records_in, shared_sources
 
 
 @pytest.mark.timeout(120)
@@ -16,15 +14,9 @@ def test_every_prompt_is_answered_once(tmp_path: Path) -> None:
     sources = shared_sources()
     if sources is None:
         pytest.skip("no ../shared/data beside the repository")
-    command = [sys.executable, "-m", "daemon.embedded", "--seed", "7", "--max-running-requests", "32"]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            url = server.stdout.readline().removeprefix("ready ").strip()
-            run = WholeRun(tmp_path / "run", url, sources, concurrency=32, max_new_tokens=6)
-            run.finish(seconds=100)
-        finally:
-            server.kill()
+    with embedded_server("--seed", "7", "--max-running-requests", "32") as url:
+        run = WholeRun(tmp_path / "run", url, sources, concurrency=32, max_new_tokens=6)
+        run.finish(seconds=100)
     assert {name: len(run.responses(name)) for name in run.names} == {
         name: records_in(source) for name, source in sources.items()
     }

@@ -19,26 +19,28 @@ from tests.support.scripted_sglang import Request, ScriptedSglang, answer_well
 from tests.support.zygote import Zygote
 
 KILLS = 50
-SAMPLES = 450
+SAMPLES = 900
 CONCURRENCY = 16
 CASES = Path(__file__).parents[1] / "fixtures" / "cases"
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_fifty_kills_at_random_moments(tmp_path: Path) -> None:
     seed = int(os.environ.get("EAGLE3_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
     print(f"again with: EAGLE3_SEED={seed}")
     chance = random.Random(seed)
     rids = tmp_path / "rids"
-    with counting_server(rids, 0.05, 0.4) as url, Zygote() as zygote:
+    with counting_server(rids, 0.02, 0.3) as url, Zygote() as zygote:
         run = make_run(
             tmp_path / "run", [url], {"B1": prompt_lines(SAMPLES - 50), "B2": prompt_lines(50)},
             concurrency=CONCURRENCY, generate={"vocab_size": 1000},
         )  # fmt: skip
-        for _ in range(KILLS):
+        for number in range(KILLS):
             pid = zygote.start(run)
-            time.sleep(chance.uniform(0.0, 0.5))
+            if number % 2:  # at any moment of its work; else at any moment, most often of its start
+                _until_grown(rids)
+            time.sleep(chance.uniform(0.0, 0.25))
             os.kill(pid, signal.SIGKILL)
             assert zygote.wait() == -signal.SIGKILL, f"it had ended by itself (seed {seed})"
         before_last = len(responses(run, "B1") + responses(run, "B2"))
@@ -52,6 +54,18 @@ def test_fifty_kills_at_random_moments(tmp_path: Path) -> None:
     _check_requests(run, rids, seed)
 
 
+def _until_grown(rids: Path) -> None:
+    """Wait for the server to see a sample of this daemon, not only its probe."""
+    before = rids.stat().st_size if rids.exists() else 0
+    deadline = time.monotonic() + 20.0
+    while time.monotonic() < deadline:
+        new = rids.read_bytes()[before:] if rids.exists() else b""
+        if any(not line.startswith(b"e3.probe.") for line in new.splitlines()):
+            return
+        time.sleep(0.002)
+    raise AssertionError("the daemon sends nothing")
+
+
 def _check_requests(run: Path, rids: Path, seed: int) -> None:
     """Compare what the server saw with what was written, life by life; a life's rids have one middle part."""
     seen = [rid.split(".") for rid in rids.read_text().splitlines() if not rid.startswith("e3.probe.")]
@@ -59,7 +73,7 @@ def _check_requests(run: Path, rids: Path, seed: int) -> None:
     written = Counter(record["rid"].split(".")[2] for name in ("B1", "B2") for record in responses(run, name))
     in_flight = {life: sent[life] - written[life] for life in sent}
     assert max(in_flight.values()) <= CONCURRENCY, f"more repeated than were in flight (seed {seed}): {in_flight}"
-    assert len(sent) >= KILLS // 4, f"most daemons got to work (seed {seed})"
+    assert len(sent) > KILLS // 2, f"half of the daemons and the last got to work (seed {seed})"
     samples = Counter(sample for _, sample, _, _ in seen)
     assert len(samples) == SAMPLES
     assert len(seen) - SAMPLES == sum(in_flight.values()), f"seed {seed}"

@@ -1,4 +1,4 @@
-"""What a real server counted itself: requests and tokens, from its /metrics and /v1/loads."""
+"""What a real server counts itself: requests and tokens in /metrics, open requests in /v1/loads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.sglang.server import SglangServer
 
 _LATE_S = 10.0
-"""The counters are another process's and come some time after the answer."""
+"""An answer may leave a moment before it is counted, and /v1/loads is up to a second old."""
 _TOTALS = {
     "sglang:num_requests_total": "requests",
     "sglang:prompt_tokens_total": "prompt_tokens",

@@ -108,7 +108,7 @@ def test_killed_daemon_loses_nothing_and_repeats_only_what_was_open(
     before = ServerCounts.of(sglang_server)
     for lines in kill_at:
         with run.daemon() as process:
-            run.wait(process, f"{lines} responses", lambda least=lines: run.answered() >= least, seconds=SECONDS)
+            run.wait_responses(process, lines, seconds=SECONDS)
             process.kill()
             run.wait_end(process, -signal.SIGKILL, seconds=SECONDS)
     assert run.answered() < GOOD, "the last kill came too late to be one"
@@ -131,7 +131,7 @@ def test_sigterm_drains_what_is_open(sglang_server: SglangServer, tmp_path: Path
     )
     before = ServerCounts.of(sglang_server)
     with run.daemon() as process:
-        run.wait(process, "responses", lambda: run.answered() >= 5, seconds=SECONDS)
+        run.wait_responses(process, 5, seconds=SECONDS)
         answered = run.answered()
         process.terminate()
         run.wait_end(process, 3, seconds=SECONDS)

@@ -8,23 +8,12 @@ from typing import Any
 
 import pytest
 
-from daemon.servers.client import SglangClient
-from daemon.servers.info import ServerControl
-from daemon.servers.probe import DOWN, OK, REFUSED, Probe, probe_server
+from daemon.servers.probe import DOWN, OK, REFUSED, Probe
+from tests.sglang.probing import probe
 from tests.sglang.server import SglangServer
 from tests.sglang.server_counts import wait_idle
 
 SAMPLING: dict[str, Any] = {"temperature": 0.6, "top_p": 0.95, "max_new_tokens": 8192, "min_new_tokens": 5}
-CONNECT_S = 5.0
-
-
-async def probe(url: str, sampling: dict[str, Any], api_key: str | None = None) -> Probe:
-    client = SglangClient(url, api_key, CONNECT_S)
-    await client.open()
-    try:
-        return await probe_server(ServerControl(url, api_key), client, sampling)
-    finally:
-        await client.close()
 
 
 async def test_server_is_as_agreed_and_tells_its_limits(sglang_server: SglangServer, tiny_llama: Path) -> None:

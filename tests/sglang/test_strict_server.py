@@ -1,24 +1,34 @@
-"""A server with an API key, a bounded queue and no tokenizer; at the end, one bad request ends it."""
+"""A server with an API key, a bounded queue and no tokenizer; at the end, one bad request ends it under a daemon."""
 
 from __future__ import annotations
 
 import concurrent.futures
-import time
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
 
+from daemon.servers.probe import OK, REFUSED
 from tests.sglang import recorded
 from tests.sglang.conftest import StartSglang
+from tests.sglang.probing import probe
 from tests.sglang.server import SglangServer
+from tests.whole_run import WholeRun
+
+PROMPTS = 60
+STRICT: dict[str, Any] = {
+    "api_key": "sekret",
+    "max_running_requests": 1,
+    "max_queued_requests": 2,
+    "skip_tokenizer_init": True,
+}
 
 
 @pytest.fixture(scope="module")
 def strict_server(start_sglang_for_module: StartSglang) -> SglangServer:
-    return start_sglang_for_module(
-        api_key="sekret", max_running_requests=1, max_queued_requests=2, skip_tokenizer_init=True
-    )
+    return start_sglang_for_module(**STRICT)
 
 
 @pytest.mark.parametrize("case", recorded.error_cases("strict"))
@@ -62,14 +72,53 @@ def test_full_queue_answers_200_with_an_abort_when_streaming(strict_server: Sgla
     assert all(reason["status_code"] == 503 for reason in refused)
 
 
-# The last test of this file: there is no server after it.
-def test_negative_token_id_ends_the_whole_server(strict_server: SglangServer) -> None:
-    with pytest.raises(requests.ConnectionError):
-        strict_server.post("/generate", {"input_ids": [71, -5, 72], "sampling_params": {"max_new_tokens": 1}})
-    deadline = time.monotonic() + 30
-    while strict_server.running():
-        assert time.monotonic() < deadline, strict_server.log_tail()
-        time.sleep(0.2)
+async def test_probe_needs_the_key(strict_server: SglangServer) -> None:
+    found = await probe(strict_server.url, {"max_new_tokens": 8}, "sekret")
+    assert (found.state, found.refusal, found.notes) == (OK, None, [])
+    assert (found.vocab_size, found.max_input_len, found.context_length) == (1024, 2042, 2048)
+
+
+@pytest.mark.parametrize("key", [None, "wrong"])
+async def test_probe_without_the_key_is_refused(strict_server: SglangServer, key: str | None) -> None:
+    found = await probe(strict_server.url, {"max_new_tokens": 8}, key)
+    assert found.state == REFUSED
+    assert found.refusal == "sent POST /generate with rid, input_ids, sampling_params; got HTTP 401: Unauthorized"
+    assert (found.vocab_size, found.max_input_len) == (None, None)
+    assert any("give the server's api_key in [[servers]]" in note for note in found.notes)
+
+
+# The last test of this file: there is no such server after it.
+@pytest.mark.timeout(400)
+def test_daemon_outlives_a_server_that_one_bad_request_ends(
+    strict_server: SglangServer, start_sglang: StartSglang, tmp_path: Path
+) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("".join(f'{{"id": {number}, "prompt": "Count to {number}."}}\n' for number in range(PROMPTS)))
+    run = WholeRun(
+        tmp_path / "run",
+        strict_server.url,
+        {"B1": prompts},
+        concurrency=8,  # more than it runs and queues: some are told that the queue is full
+        max_new_tokens=8,
+        sampling={"ignore_eos": True},
+        api_key="sekret",
+    )
+    with run.daemon() as process:
+        run.wait_responses(process, 8, seconds=100)
+        with pytest.raises(requests.ConnectionError):
+            for _ in range(1000):  # most of the time its queue is full: 503, and it lives on
+                strict_server.post("/generate", {"input_ids": [71, -5, 72], "sampling_params": {"max_new_tokens": 1}})
+        run.wait(process, "the server's processes end", lambda: not strict_server.running(), seconds=30)
+        run.wait(process, "the daemon says so", lambda: run.said("server.down"), seconds=30)
+        assert run.answered() < PROMPTS
+        start_sglang(port=strict_server.port, **STRICT)
+        run.wait_end(process, 0, seconds=150)
+    run.assert_all_done_once()
+    failures = run.failures("B1")
+    assert {each["next"] for each in failures} == {"retry"}
+    assert any(each["error"] == "server_down" for each in failures)
+    full = {each["error"] for each in failures if each["message"] == "HTTP 503: The request queue is full."}
+    assert full == {"transient"}
 
 
 def _long_request() -> dict[str, object]:

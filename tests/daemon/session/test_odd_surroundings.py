@@ -53,9 +53,7 @@ async def test_a_run_directory_whose_name_is_not_utf8(tmp_path: Path) -> None:
     assert "caf\\udce9" in str(events(run, "prompts.failed")[0]["message"])
 
 
-async def test_a_fault_of_our_own_costs_one_sample_not_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_fault_of_our_own_costs_one_sample_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from daemon.generate import scheduler
 
     async def broken(job, *rest):  # type: ignore[no-untyped-def]

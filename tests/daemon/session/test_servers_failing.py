@@ -132,6 +132,7 @@ async def test_what_kills_a_server_twice_is_given_up_and_nobody_else_is(tmp_path
 
 async def test_with_two_servers_one_may_die(tmp_path: Path) -> None:
     async with ScriptedSglang() as one, ScriptedSglang() as other:
+
         async def answer(request: Request) -> web.StreamResponse:
             if len(one.seen) == 10:
                 asyncio.get_running_loop().create_task(one.close())
@@ -229,11 +230,11 @@ async def test_some_refused_samples_stop_nothing_though_answers_take_long(tmp_pa
 
 
 async def test_a_full_queue_is_waited_for_without_charge(tmp_path: Path) -> None:
-    options = Options(no_model=True, fixed_length=3, max_running_requests=2, max_queued_requests=1,
-                      faults=Faults(latency=0.02))  # fmt: skip
+    faults = Faults(latency=0.02)
+    options = Options(no_model=True, fixed_length=3, max_running_requests=2, max_queued_requests=1, faults=faults)
     async with EmbeddedServer(options) as server:
-        run = make_run(tmp_path, [server.url], {"B1": prompt_lines(30)}, concurrency=8, generate={"max_attempts": 1,
-                                                                                           "vocab_size": 1000})  # fmt: skip
+        generate = {"max_attempts": 1, "vocab_size": 1000}
+        run = make_run(tmp_path, [server.url], {"B1": prompt_lines(30)}, concurrency=8, generate=generate)
         assert await run_to_end(run) is False
     assert len(answered(run)) == 30
     assert {(f["http_status"], f["next"], f.get("attempt")) for f in failures(run)} == {(503, "retry", None)}

@@ -1,0 +1,74 @@
+"""Whether the run may send, and why not: paused by a person, the disk full, draining."""
+
+from __future__ import annotations
+
+from contracts.fold.events import PAUSED, RESUMED
+from contracts.records import Severity
+from daemon.events import EventLog
+
+
+class Condition:
+    """What people and the disk want of a run, and what its start is at.
+
+    Args:
+        events: Takes what a person should read.
+    """
+
+    def __init__(self, events: EventLog) -> None:
+        self._events = events
+        self.paused: str | None = None
+        """Why a person paused it."""
+        self.disk_trouble: str | None = None
+        """Why journals cannot be written."""
+        self.draining = False
+        self.activity: str | None = "starting"
+        """What is done before samples can be sent; None once they are."""
+
+    @property
+    def may_send(self) -> bool:
+        """Whether anything new may be sent."""
+        return not self.draining and self.paused is None and self.disk_trouble is None
+
+    @property
+    def state(self) -> str:
+        """The word for the heartbeat."""
+        if self.draining:
+            return "draining"
+        return "running" if self.may_send else "paused"
+
+    def pause(self, reason: str) -> bool:
+        """Send nothing new; False when a person had said so already."""
+        if self.paused is not None:
+            return False
+        self.paused = reason
+        self._events.emit(Severity.INFO, PAUSED, f"paused: {reason}")
+        return True
+
+    def resume(self) -> bool:
+        """Go on after a pause, or take back a drain; False when nothing held it."""
+        held = self.paused is not None or self.draining
+        self.paused, self.draining = None, False
+        if held and self.disk_trouble is None:
+            self._events.emit(Severity.INFO, RESUMED, "resumed")
+        elif held:
+            self._events.emit(Severity.INFO, "run.waiting", f"resumed, but it still waits: {self.disk_trouble}")
+        return held
+
+    def drain(self, in_flight: int) -> bool:
+        """Let what is in flight finish, then end; False when it was told so already."""
+        if self.draining:
+            return False
+        self.draining = True
+        self._events.emit(Severity.INFO, "run.draining", f"draining: {in_flight} requests are open")
+        return True
+
+    def set_disk_trouble(self, trouble: str | None) -> None:
+        """Pause while journals cannot be written, and go on by itself when they can."""
+        before, self.disk_trouble = self.disk_trouble, trouble
+        if trouble is not None and before is None:
+            self._events.emit(Severity.CRITICAL, PAUSED, f"paused: {trouble}")
+        elif trouble is None and before is not None and self.paused is None:
+            self._events.emit(Severity.INFO, RESUMED, "resumed: the journals can be written again")
+        elif trouble is None and before is not None:
+            said = f"the journals can be written again; still paused: {self.paused}"
+            self._events.emit(Severity.INFO, "run.waiting", said)

@@ -1,0 +1,46 @@
+"""The heartbeat: what only the daemon knows, said once a second."""
+
+from __future__ import annotations
+
+import os
+
+from contracts.clock import Clock, boot_id
+from contracts.records import Heartbeat
+from daemon.condition import Condition
+from daemon.generate.scheduler import Scheduler
+from daemon.servers.pool import ServerPool
+from daemon.servers.probe import OK
+
+
+def heartbeat(clock: Clock, condition: Condition, scheduler: Scheduler, pool: ServerPool) -> Heartbeat:
+    """Return the heartbeat of this moment."""
+    return Heartbeat(
+        at=clock.now(),
+        mono=clock.mono(),
+        boot_id=boot_id(),
+        pid=os.getpid(),
+        state=condition.state,
+        reason=_reason(condition, scheduler, pool),
+        concurrency=scheduler.concurrency,
+        in_flight={queue.name: queue.in_flight for queue in scheduler.queues},
+        waiting_retry={queue.name: queue.waiting_retry for queue in scheduler.queues},
+        oldest_request_s=scheduler.oldest_s,
+        since_progress_s=scheduler.since_progress_s,
+    )
+
+
+def _reason(condition: Condition, scheduler: Scheduler, pool: ServerPool) -> str | None:
+    """Say why nothing is sent, where that is so."""
+    held = condition.disk_trouble or condition.paused
+    if held is not None:
+        return held
+    usable = any(slot.state == OK for slot in pool.slots)
+    servers = "; ".join(f"{slot.url} {slot.state}: {slot.reason}" for slot in pool.slots if slot.reason)
+    if condition.activity is not None:
+        return condition.activity if usable or not servers else f"{condition.activity} ({servers})"
+    if not usable:
+        return f"no server can be used: {servers}"
+    queues = scheduler.queues
+    if queues and all(queue.halted or queue.exhausted for queue in queues) and not scheduler.in_flight:
+        return "only stopped data sets are left"
+    return None

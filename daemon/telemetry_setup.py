@@ -1,0 +1,44 @@
+"""The telemetry of one run: which collectors, which files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from contracts.clock import Clock
+from contracts.records import Heartbeat
+from contracts.run_config import RunConfig
+from contracts.run_dir import RunDir
+from daemon.servers.pool import ServerPool
+from daemon.telemetry.gpu import GpuCollector
+from daemon.telemetry.host import HostCollector
+from daemon.telemetry.loop import Telemetry
+from daemon.telemetry.rotation import RotatingAppender
+from daemon.telemetry.server import ServerCollector
+
+
+def make_telemetry(
+    run: RunDir, config: RunConfig, pool: ServerPool, heartbeat: Callable[[], Heartbeat], clock: Clock
+) -> Telemetry:
+    """Return a run's telemetry, not started.
+
+    Args:
+        run: Where its files go.
+        config: ``[telemetry]`` says how often, and whether GPUs are watched.
+        pool: The servers to ask.
+        heartbeat: Makes the daemon's own line.
+        clock: Gives the times.
+    """
+    settings = config.telemetry
+    appenders = {
+        kind: RotatingAppender(run.telemetry_file(kind), settings.rotate_mb * 1_000_000)
+        for kind in ("gpu", "host", "server", "daemon")
+    }
+    return Telemetry(
+        gpu=GpuCollector() if settings.gpus else None,
+        host=HostCollector(run.path),
+        server=ServerCollector([slot.control for slot in pool.slots], pool.outstanding),
+        heartbeat=heartbeat,
+        appenders=appenders,
+        clock=clock,
+        interval_s=settings.interval_s,
+    )

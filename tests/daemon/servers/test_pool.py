@@ -1,0 +1,166 @@
+"""The pool: who is used, what counts as a death, when a server is back."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from contracts.run_config import ConfigError, RunConfig, Server, load_run_config
+from daemon.servers.pool import SICK_AFTER, ServerPool, ServerSlot, api_key_of
+from tests.support.runs import make_run, until
+from tests.support.scripted_sglang import Request, ScriptedSglang
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.servers.pool.DEATH_VERDICT_S", 0.4)
+    monkeypatch.setattr("daemon.servers.pool.REFUSED_VERDICT_S", 0.1)
+    monkeypatch.setattr("daemon.servers.pool.CHECK_EVERY_S", 0.05)
+    monkeypatch.setattr("daemon.servers.pool.PROBE_EVERY_S", 0.2)
+    monkeypatch.setattr("daemon.servers.pool.PROBE_EVERY_MOST_S", 0.2)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedSglang]:
+    async with ScriptedSglang() as server:
+        yield server
+
+
+def config_for(path: Path, *urls: str) -> RunConfig:
+    return load_run_config(make_run(path, list(urls), {"B1": []}) / "run.toml")
+
+
+class Opened:
+    """A pool with its news."""
+
+    def __init__(self, config: RunConfig, objections: list[str] | None = None) -> None:
+        self.news: list[tuple[str, str]] = []
+        self.objections = objections if objections is not None else []
+        self.pool = ServerPool(config, self._changed, lambda probe: self.objections[0] if self.objections else None)
+
+    def _changed(self, slot: ServerSlot, before: str) -> None:
+        self.news.append((before, slot.state))
+
+    async def __aenter__(self) -> ServerPool:
+        await self.pool.open()
+        return self.pool
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.pool.close()
+
+
+async def test_the_least_busy_usable_server_is_picked(server: ScriptedSglang, tmp_path: Path) -> None:
+    opened = Opened(config_for(tmp_path, server.url, f"http://localhost:{server.port}", "http://127.0.0.1:9"))
+    async with opened as pool:
+        assert pool.pick() is None and not pool.all_tried
+        await until(lambda: pool.all_tried and len(pool.probes) == 2)
+        pool.slots[0].outstanding = 3
+        assert pool.pick() is pool.slots[1]
+        pool.slots[1].outstanding = 4
+        assert pool.pick() is pool.slots[0]
+        assert pool.outstanding(pool.slots[1].url) == 4
+        assert pool.slots[2].state == "down"
+
+
+async def test_a_lost_connection_to_a_living_server_is_no_death(server: ScriptedSglang, tmp_path: Path) -> None:
+    async with Opened(config_for(tmp_path, server.url)) as pool:
+        slot = pool.slots[0]
+        await until(lambda: slot.state == "ok")
+        assert await pool.died(slot, slot.life, refused=False) is False
+        assert (slot.state, slot.life) == ("ok", 0)
+
+
+async def test_a_server_that_goes_some_seconds_after_its_connections_died(
+    server: ScriptedSglang, tmp_path: Path
+) -> None:
+    opened = Opened(config_for(tmp_path, server.url))
+    async with opened as pool:
+        slot = pool.slots[0]
+        await until(lambda: slot.state == "ok")
+        verdicts = [asyncio.create_task(pool.died(slot, slot.life, refused=False)) for _ in range(50)]
+        await asyncio.sleep(0.15)
+        assert not any(verdict.done() for verdict in verdicts), "it still answers"
+        await server.close()
+        assert await asyncio.gather(*verdicts) == [True] * 50
+        assert (slot.state, slot.life) == ("down", 1)
+        await server.start()
+        await until(lambda: slot.state == "ok")
+        assert await pool.died(slot, 0, refused=False) is True, "what was sent in its first life is lost with it"
+        assert await pool.died(slot, 1, refused=False) is False
+    assert opened.news == [("untried", "ok"), ("ok", "down"), ("down", "ok")]
+
+
+async def test_many_lost_connections_ask_little(server: ScriptedSglang, tmp_path: Path) -> None:
+    asked = list[int]()
+
+    async def model_info() -> web.Response:
+        asked.append(1)
+        return web.json_response({"model_path": "m", "is_generation": True})
+
+    server.model_info = model_info
+    async with Opened(config_for(tmp_path, server.url)) as pool:
+        slot = pool.slots[0]
+        await until(lambda: slot.state == "ok")
+        asked.clear()
+        verdicts = []
+        for _ in range(40):
+            verdicts.append(asyncio.create_task(pool.died(slot, 0, refused=False)))
+            await asyncio.sleep(0.005)
+        assert await asyncio.gather(*verdicts) == [False] * 40
+        assert len(asked) < 40, "not one by one, each some ten times"
+
+
+async def test_a_server_that_fails_at_everything_is_taken_out_and_comes_back(
+    server: ScriptedSglang, tmp_path: Path
+) -> None:
+    async def broken(request: Request) -> web.Response:
+        return web.Response(status=500, text="CUDA error")
+
+    well = server.probe
+    opened = Opened(config_for(tmp_path, server.url))
+    async with opened as pool:
+        slot = pool.slots[0]
+        await until(lambda: slot.state == "ok")
+        slot.failed_in_a_row = SICK_AFTER
+        assert await pool.is_sick(slot) is False
+        assert slot.failed_in_a_row == 0, "the next question only after as many failures again"
+        server.probe = broken
+        assert await asyncio.gather(*(pool.is_sick(slot) for _ in range(5))) == [True] * 5
+        assert slot.state == "unready" and "CUDA error" in str(slot.reason)
+        assert slot.life == 0, "it did not die"
+        server.probe = well
+        await until(lambda: slot.state == "ok")
+    assert opened.news == [("untried", "ok"), ("ok", "unready"), ("unready", "ok")]
+
+
+async def test_an_objection_refuses_until_it_is_gone_and_is_told_once(server: ScriptedSglang, tmp_path: Path) -> None:
+    opened = Opened(config_for(tmp_path, server.url), ["another model"])
+    async with opened as pool:
+        await until(lambda: server.probes >= 3)
+        assert (pool.slots[0].state, pool.slots[0].reason) == ("refused", "another model")
+        assert pool.probes == []
+        opened.objections.clear()
+        await until(lambda: pool.slots[0].state == "ok")
+    assert opened.news == [("untried", "refused"), ("refused", "ok")]
+
+
+async def test_close_ends_everything_at_once(server: ScriptedSglang, tmp_path: Path) -> None:
+    opened = Opened(config_for(tmp_path, server.url, "http://127.0.0.1:9"))
+    async with opened as pool:
+        await until(lambda: pool.all_tried)
+        verdict = asyncio.create_task(pool.died(pool.slots[0], 0, refused=False))
+        await asyncio.sleep(0.02)
+        verdict.cancel()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not [task for task in others if "probe" in repr(task) or "check" in repr(task)]
+
+
+def test_keys_come_from_the_environment_where_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THE_KEY", "secret")
+    assert api_key_of(Server(url="http://h", api_key_env="THE_KEY")) == "secret"
+    assert api_key_of(Server(url="http://h", api_key="plain")) == "plain"
+    monkeypatch.delenv("THE_KEY")
+    with pytest.raises(ConfigError, match="THE_KEY is not set"):
+        api_key_of(Server(url="http://h", api_key_env="THE_KEY"))

@@ -1,0 +1,71 @@
+"""The fold is kept up to date in slices: a file of gigabytes holds up nobody."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from contracts.clock import Clock
+from contracts.fold.run import RunFold
+from daemon.events import EventLog
+from daemon.fold_keeper import FoldKeeper, catch_up
+from tests.support.runs import make_run
+
+
+def line(number: int) -> bytes:
+    return (
+        b'{"sample_id":"p%d","prompt_tokens":1,"completion_tokens":2,"finish_reason":"stop","output_ids":[1,2]}\n'
+        % number
+    )
+
+
+def new_fold(path: Path) -> RunFold:
+    run = make_run(path, ["http://127.0.0.1:9"], {"B1": []})
+    (run / "prepared/B1").mkdir(parents=True)
+    return RunFold(run)
+
+
+async def test_a_big_file_is_read_in_slices_with_the_loop_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.fold_keeper.SLICE_BYTES", 300_000)
+    fold = new_fold(tmp_path)
+    (tmp_path / "prepared/B1/raw_responses.jsonl").write_bytes(b"".join(map(line, range(20_000))))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    assert await catch_up(fold) is True
+    task.cancel()
+    assert len(fold.datasets["B1"].responses.done) == 20_000
+    assert fold.datasets["B1"].responses.completion_tokens == 40_000
+    assert turns >= 3
+    assert await catch_up(fold) is False
+
+
+async def test_what_happens_to_files_is_told(tmp_path: Path) -> None:
+    events: list[bytes] = []
+    fold = new_fold(tmp_path)
+    keeper = FoldKeeper(fold, EventLog(events.append, Clock(), []), lambda: None)
+    path = tmp_path / "prepared/B1/raw_responses.jsonl"
+    path.write_bytes(line(1) + line(2))
+    assert await keeper.poll() is True
+    path.write_bytes(line(1))
+    assert await keeper.poll() is True
+    assert fold.datasets["B1"].responses.done == {b"p1"}
+    assert len(events) == 1 and b"was cut from" in events[0]
+    keeper.save()
+    assert (tmp_path / "fold.checkpoint").exists()
+
+
+async def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    events: list[bytes] = []
+    fold = new_fold(tmp_path)
+    (tmp_path / "fold.checkpoint").mkdir()
+    FoldKeeper(fold, EventLog(events.append, Clock(), []), lambda: None).save()
+    assert len(events) == 1 and b"cannot be written" in events[0]
