@@ -12,6 +12,7 @@ from contracts.clock import boot_id
 from contracts.journal.stale import retry_stale
 
 _LARGEST_PID: Final = 2**22
+_ENDED: Final = (b"Z", b"X")
 _START_FIELD: Final = 19
 """Field 22 of /proc/<pid>/stat, counted from the one after the name in brackets (which may hold anything)."""
 
@@ -53,9 +54,14 @@ def read_daemon_info(path: Path) -> DaemonInfo | None:
 
 
 def process_start(pid: int) -> float | None:
-    """Return when a process started, in seconds after boot; None when there is none, or the system does not tell."""
+    """Return when a process started, in seconds after boot; None when it is gone or the system does not tell.
+
+    One that has ended and whose parent has not asked for its exit status yet (a zombie) is gone.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        if fields[0] in _ENDED:
+            return None
         return int(fields[_START_FIELD]) / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError, ValueError):
         return None

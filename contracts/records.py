@@ -184,7 +184,7 @@ class ServerReading(msgspec.Struct, kw_only=True):
 
     url: str
     state: str
-    """``ok``, ``down`` or ``unknown``."""
+    """``ok``, ``down``, ``refused`` (answers, but not as agreed: it gets no work) or ``unknown``."""
     reason: str | None = None
     version: str | None = None
     model: str | None = None

@@ -117,12 +117,13 @@ def _dataset(fold: RunFold, dataset: DatasetFold, heartbeat: Heartbeat | None, n
     tokens = responses.completion_tokens if responses.known or not done else None
     since = fold.events.session_started_at if heartbeat is not None else None
     moving = heartbeat is not None or fold.config is None
-    target = work.target_tokens
+    target = None if dataset.pretokenized else work.target_tokens
     lengths = responses.finish_reasons.get("length", 0)
     status = DatasetStatus(
         name=dataset.name,
         stage=None,
         prompts=work.prompts,
+        pretokenized=None if work.prompts is None else dataset.prompts.pretokenized,
         refused=len(dataset.failures.refused_lines) + len(dataset.failures.refused_source_lines),
         done=done,
         failed=dataset.failed,
@@ -139,7 +140,7 @@ def _dataset(fold: RunFold, dataset: DatasetFold, heartbeat: Heartbeat | None, n
         target_tokens=target,
         overrun_tokens=max(tokens - target, 0) if target is not None and tokens is not None else None,
         tokens_per_s=_rounded(tokens_per_s(responses.history, now, since)) if moving else None,
-        tokens_per_s_run=_run_speed(fold, [dataset], now) if heartbeat else None,
+        tokens_per_s_run=_run_speed(fold, [dataset], now, heartbeat is not None),
         eta_s=None,
         length_pct=_rounded(100 * lengths / done) if done else None,
         truncated=lengths,
@@ -182,6 +183,7 @@ def _totals(fold: RunFold, datasets: list[DatasetStatus], now: float, alive: boo
         name="total",
         stage=None,
         prompts=_all([status.prompts for status in datasets]),
+        pretokenized=_all([status.pretokenized for status in datasets]),
         refused=sum(status.refused for status in datasets),
         done=done,
         failed=sum(status.failed for status in datasets),
@@ -198,7 +200,7 @@ def _totals(fold: RunFold, datasets: list[DatasetStatus], now: float, alive: boo
         target_tokens=_all(targets) if targets else None,
         overrun_tokens=_sum([status.overrun_tokens for status in generated]),
         tokens_per_s=_rounded(_known_sum([status.tokens_per_s for status in generated])),
-        tokens_per_s_run=_run_speed(fold, list(fold.datasets.values()), now) if alive else None,
+        tokens_per_s_run=_run_speed(fold, list(fold.datasets.values()), now, alive),
         eta_s=_total_eta(fold, datasets, now),
         length_pct=_rounded(100 * lengths / done) if done else None,
         truncated=lengths,
@@ -222,9 +224,10 @@ def _total_eta(fold: RunFold, datasets: list[DatasetStatus], now: float) -> floa
     return _rounded(eta_s(total, _sum(rates)))
 
 
-def _run_speed(fold: RunFold, datasets: list[DatasetFold], now: float) -> float | None:
+def _run_speed(fold: RunFold, datasets: list[DatasetFold], now: float, alive: bool) -> float | None:
+    """Return the mean speed of the last session; None when nobody knows how long it was (the daemon was killed)."""
     started, running = fold.events.session_started_at, fold.events.running_s(now)
-    if started is None or running is None or running < 5.0:
+    if started is None or running is None or running < 5.0 or not (alive or fold.events.session_stopped_at):
         return None
     return _rounded(sum(dataset.responses.history.since(started).tokens for dataset in datasets) / running)
 

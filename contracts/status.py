@@ -62,6 +62,8 @@ class DatasetStatus(msgspec.Struct, kw_only=True):
     stage: DatasetStage | None
     prompts: int | None
     """Usable prompts; None when there is no prompt file."""
+    pretokenized: int | None = None
+    """Those of them that bring their own answer: nothing to generate."""
     refused: int
     """Lines of the prompt file that cannot be used."""
     done: int
@@ -95,6 +97,11 @@ class DatasetStatus(msgspec.Struct, kw_only=True):
     """Share of responses that ended by length."""
     truncated: int
     finish_reasons: dict[str, int] = {}
+
+    @property
+    def to_answer(self) -> int | None:
+        """Prompts that need an answer."""
+        return None if self.prompts is None else self.prompts - (self.pretokenized or 0)
 
 
 class AlertStatus(msgspec.Struct, kw_only=True):

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from contracts.exit_codes import ExitCode
+from contracts.run_config import ConfigError
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +29,11 @@ def main(arguments: list[str] | None = None) -> int:
         return run_daemon(chosen.run)
     from daemon.preflight import ERROR, check_run
 
-    findings = asyncio.run(check_run(chosen.run))
+    try:
+        findings = asyncio.run(check_run(chosen.run))
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return ExitCode.USAGE
     sys.stdout.buffer.write(msgspec.json.encode(findings) + b"\n")
     return ExitCode.FAILED if any(finding.level == ERROR for finding in findings.findings) else ExitCode.OK
 

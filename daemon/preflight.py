@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from contracts.fold.run import NotARunError, RunFold
+from contracts.fold.run import RunFold
 from contracts.liveness import look
 from contracts.run_config import ConfigError, Dataset, RunConfig, load_run_config
 from contracts.run_dir import RunDir
@@ -48,22 +48,25 @@ class Findings(msgspec.Struct):
 
 
 async def check_run(path: Path) -> Findings:
-    """Look at configuration, files, servers, disk and GPUs of a run; imports prompts, sends one tiny request."""
+    """Look at configuration, files, servers, disk and GPUs of a run; imports prompts, sends one tiny request.
+
+    Raises:
+        ConfigError: run.toml itself cannot be used.
+    """
     run, found = RunDir(path), list[Finding]()
     try:
         config = load_run_config(run.config)
         fold = RunFold(path)
         fold.poll()
-    except (ConfigError, NotARunError) as error:
-        return Findings([Finding(level=ERROR, what=str(error))])
     except OSError as error:
         return Findings([Finding(level=ERROR, what=f"{error.filename or path}: {error.strerror or error}")])
     found.append(
-        Finding(level=OK, what=f"{run.config}: {len(config.datasets)} data sets, {len(config.servers)} servers")
+        Finding(level=OK, what=f"{run.config}: data sets: {len(config.datasets)}, servers: {len(config.servers)}")
     )
     found += _fingerprint(run, config, fold)
     probes = await _servers(config, found)
     found += await in_thread(lambda: _prompts(run, config, probes))
+    fold.poll()  # what was imported just now
     found += _machine(run, config, fold)
     return Findings(found)
 
@@ -186,12 +189,18 @@ def _dataset(
     return Finding(level=OK, what=what)
 
 
+def _most_tokens(fold: RunFold, config: RunConfig, name: str) -> int:
+    """Return the completion tokens that a data set can come to: its target, or every prompt at full length."""
+    target, dataset = fold.target_of(name), fold.datasets[name]
+    at_full_length = (dataset.prompts.prompts - dataset.prompts.pretokenized) * config.max_new_tokens
+    return at_full_length if target is None else min(target, at_full_length)
+
+
 def _machine(run: RunDir, config: RunConfig, fold: RunFold) -> list[Finding]:
     found: list[Finding] = []
-    targets = [fold.target_of(dataset.name) for dataset in config.datasets]
-    needed = sum(target for target in targets if target is not None) * BYTES_PER_TOKEN
+    needed = sum(_most_tokens(fold, config, dataset.name) for dataset in config.datasets) * BYTES_PER_TOKEN
     free = shutil.disk_usage(run.path).free
-    what = f"{free / 1e9:,.1f} GB free on the run's disk; the responses need about {needed / 1e9:,.1f} GB at most"
+    what = f"{free / 1e9:,.1f} GB free on the run's disk; the responses need {needed / 1e9:,.2f} GB at most"
     short = free < needed + config.alerts.disk_free_min_gb * 1e9
     advice = "Make room: a full disk pauses the run." if short else None
     found.append(Finding(level=WARNING if short else OK, what=what, advice=advice))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from contracts.clock import Clock
 from contracts.fold.dataset import DatasetFold
+from contracts.fold.events import PROMPTS_FAILED, PROMPTS_READY
 from contracts.fold.run import RunFold
 from contracts.records import Failure, FailureClass, Requeue, Severity, encode_line
 from contracts.run_config import Dataset, RunConfig
@@ -102,7 +103,8 @@ class Preparation:
         try:
             tokenizer = await in_thread(lambda: tokenizer_of(self._run, self._config))
         except PromptError as error:
-            self._failed(error, None)
+            for dataset in self._config.datasets:
+                self._failed(error, dataset.name)
             return
         for dataset in self._config.datasets:
             if source_of(self._run, dataset) is None:
@@ -145,7 +147,7 @@ class Preparation:
             generated = sum(not entry.pretokenized for entry in index.entries)
             self._events.emit(
                 Severity.WARNING if refused else Severity.INFO,
-                "prompts.ready",
+                PROMPTS_READY,
                 f"{dataset.name}: {len(index.entries)} prompts usable, {generated} of them to be answered, "
                 f"{refused} refused" + (f"; {index.mixed}" if index.mixed else ""),
                 dataset=dataset.name,
@@ -162,10 +164,11 @@ class Preparation:
             except PromptError as error:
                 self._failed(error, dataset.name)
 
-    def _failed(self, error: PromptError, dataset: str | None) -> None:
-        if str(error) not in self.failed:
-            self.failed.append(str(error))
-            self._events.emit(Severity.CRITICAL, "prompts.failed", str(error), dataset=dataset)
+    def _failed(self, error: PromptError, dataset: str) -> None:
+        said = f"{dataset}: {error}"
+        if said not in self.failed:
+            self.failed.append(said)
+            self._events.emit(Severity.CRITICAL, PROMPTS_FAILED, str(error), dataset=dataset)
 
 
 def record_refusals(

@@ -36,7 +36,7 @@ def make_telemetry(
     return Telemetry(
         gpu=GpuCollector() if settings.gpus else None,
         host=HostCollector(run.path),
-        server=ServerCollector([slot.control for slot in pool.slots], pool.outstanding),
+        server=ServerCollector([slot.control for slot in pool.slots], pool.outstanding, pool.refusal),
         heartbeat=heartbeat,
         appenders=appenders,
         clock=clock,

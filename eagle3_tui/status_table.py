@@ -47,7 +47,7 @@ def summary_line(status: RunStatus) -> str:
         human_time(status.at),
         visible(status.run),
         str(status.state),
-        f"{human_exact(totals.done)}/{human_exact(totals.prompts)} done",
+        f"{human_exact(totals.done)}/{human_exact(totals.to_answer)} done",
         f"{human_exact(totals.completion_tokens)} tokens",
         f"{human_rate(totals.tokens_per_s)} tok/s",
         f"ETA {human_duration(totals.eta_s)}",
@@ -69,7 +69,7 @@ def _header(status: RunStatus, width: int, signs: Signs) -> list[str]:
     in_flight = human_exact(totals.in_flight)
     if status.concurrency is not None:
         in_flight += f"/{status.concurrency:,}"
-    counts = [f"done {human_exact(totals.done)} of {human_exact(totals.prompts)}", f"in flight {in_flight}"]
+    counts = [f"done {human_exact(totals.done)} of {human_exact(totals.to_answer)}", f"in flight {in_flight}"]
     counts.append(f"failed {human_exact(totals.failed)}{_of_failed(totals)}")
     for name, value in (
         ("refused", totals.refused),

@@ -95,16 +95,16 @@ def test_every_run_toml_shown_is_accepted(path: Path) -> None:
 
 def alert_codes() -> set[str]:
     """The codes that contracts can emit, from its source."""
-    source = Path(current_alerts.__code__.co_filename)
+    package = Path(current_alerts.__code__.co_filename).parent
     found: set[str] = set()
-    for file in (source, source.with_name("monitor.py")):
+    for file in (*package.glob("*.py"), package.with_name("monitor.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             first: ast.expr | None = None
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Name)
                 and node.args
-                and node.func.id == "_alert"
+                and node.func.id == "make_alert"
             ):
                 first = node.args[0]
             elif isinstance(node, ast.keyword) and node.arg == "code":

@@ -20,6 +20,8 @@ RESUMED: Final = "run.resumed"
 SET: Final = "control.set"
 ALERT_RAISED: Final = "alert.raised"
 ALERT_CLEARED: Final = "alert.cleared"
+PROMPTS_FAILED: Final = "prompts.failed"
+PROMPTS_READY: Final = "prompts.ready"
 
 _DECODER: Final = msgspec.json.Decoder(Event)
 
@@ -47,6 +49,8 @@ class EventFold:
         self.concurrency: int | None = None
         """What a person set last; None: as in run.toml."""
         self.targets: dict[str, int] = {}
+        self.prompts_failed: dict[str, str] = {}
+        """Data sets whose prompts could not be used at the last start, with the reason."""
         self.open_alerts: dict[str, float] = {}
         """`alert_key` of every alert that was raised and not cleared -> when."""
 
@@ -77,6 +81,7 @@ class EventFold:
             self.session_started_at, self.session_stopped_at = event.at, None
             self.paused_s, self.paused_at, self.resumed_at = 0.0, None, None
             self.open_alerts.clear()
+            self.prompts_failed.clear()
         elif event.kind == STOPPED:
             self.session_stopped_at = event.at
         elif event.kind == PAUSED:
@@ -84,6 +89,10 @@ class EventFold:
         elif event.kind == RESUMED and self.paused_at is not None:
             self.paused_s += max(event.at - self.paused_at, 0.0)
             self.paused_at, self.resumed_at = None, event.at
+        elif event.kind == PROMPTS_FAILED and event.dataset is not None:
+            self.prompts_failed[event.dataset] = event.message
+        elif event.kind == PROMPTS_READY and event.dataset is not None:
+            self.prompts_failed.pop(event.dataset, None)
         elif event.kind == SET:
             self._set(event.data)
         elif event.kind == ALERT_RAISED:

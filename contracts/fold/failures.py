@@ -79,9 +79,10 @@ class FailureFold(msgspec.Struct):
                 lines = self.refused_lines if record.source is None else self.refused_source_lines
                 lines[record.line] = record.message
             return
-        bucket = self.history.bucket(record.at)
-        bucket.failures += 1
-        bucket.aborts += record.completion_tokens is not None
+        if record.error is not FailureClass.SERVER_DOWN:  # says nothing of the samples; the server's own alert does
+            bucket = self.history.bucket(record.at)
+            bucket.failures += 1
+            bucket.aborts += record.completion_tokens is not None
         if record.next is NextStep.STOPPED:
             self.halted = record.message
         if record.sample_id is None:

@@ -113,6 +113,10 @@ class ServerPool:
         """Return the open requests at a server."""
         return next((slot.outstanding for slot in self.slots if slot.url == url), None)
 
+    def refusal(self, url: str) -> str | None:
+        """Return why a server gets no work although it answers, or None."""
+        return next((slot.reason for slot in self.slots if slot.url == url and slot.state == REFUSED), None)
+
     async def died(self, slot: ServerSlot, life: int, *, refused: bool) -> bool:
         """Return whether a lost connection meant the death of the server; marks it as down if so.
 

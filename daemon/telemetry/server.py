@@ -35,6 +35,7 @@ class ServerCollector:
         self,
         controls: Sequence[ServerControl],
         outstanding: Callable[[str], int | None],
+        refusal: Callable[[str], str | None] = lambda _url: None,
         patience_s: float = PATIENCE_S,
     ) -> None:
         """Ask nothing yet.
@@ -42,10 +43,12 @@ class ServerCollector:
         Args:
             controls: One for each server, in the order in which they are to be shown.
             outstanding: Server URL -> open requests of this daemon there; called from the sampling thread.
+            refusal: Server URL -> why it gets no work although it answers; called from the sampling thread.
             patience_s: How long a sample waits for the slowest server.
         """
         self._controls = controls
         self._outstanding = outstanding
+        self._refusal = refusal
         self.patience_s = patience_s
         self._lanes = [Lane(control.url, _Probe(control).read) for control in controls]
         self._states = ["unknown"] * len(controls)
@@ -61,6 +64,9 @@ class ServerCollector:
             reading = lane.take() or self._waiting(number, at)
             self._states[number] = reading.state
             reading.outstanding = self._outstanding(control.url)
+            refused = self._refusal(control.url)
+            if refused is not None and reading.state != "down":
+                reading.state, reading.reason = "refused", refused
             servers.append(reading)
         return ServerSample(at=at, servers=servers)
 

@@ -77,4 +77,4 @@ def finding_lines(finding: Finding, signs: Signs) -> list[str]:
 
 def _sum(findings: list[Finding]) -> str:
     errors, warnings = (sum(one.level == level for one in findings) for level in ("error", "warning"))
-    return f"{errors} errors, {warnings} warnings, {len(findings) - errors - warnings} fine"
+    return f"errors {errors}, warnings {warnings}, fine {len(findings) - errors - warnings}"

@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from contracts.commands import Command, Drain, Pause, Reply, Resume, Stop
-from contracts.control_client import send, socket_of
+from contracts.control_client import DaemonNotRunning, send, socket_of
 from contracts.exit_codes import ExitCode
 from contracts.liveness import look
 from contracts.run_dir import RunDir
@@ -50,7 +50,13 @@ def run(arguments: argparse.Namespace) -> int:
     run = run_dir(arguments.run)
     kind = _COMMANDS[arguments.command]
     command = Pause(reason=arguments.reason) if kind is Pause else kind()
-    print(visible(ask(run, command, arguments.timeout).message), flush=True)
+    try:
+        print(visible(ask(run, command, arguments.timeout).message), flush=True)
+    except DaemonNotRunning:
+        if arguments.command not in _ENDING or look(run).alive:
+            raise
+        print(f"no daemon of {visible(run.path)} is running: nothing to {arguments.command}")
+        return ExitCode.OK
     if arguments.command in _ENDING and not arguments.no_wait:
         wait_until_gone(run, STOP_S if kind is Stop else None)
         print(f"the daemon of {visible(run.path)} has ended")

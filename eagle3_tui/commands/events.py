@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterable
 
 from contracts.control_client import follow, socket_of
@@ -37,8 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def event_line(event: Event) -> str:
     """Return an event as a line for people."""
-    place = f"{visible(event.dataset)}: " if event.dataset else ""
-    return f"{human_time(event.at)}  {event.severity:<8}  {place}{visible(event.message)}"
+    place = f"{visible(event.dataset)}: " if event.dataset and event.dataset not in event.message else ""
+    day = time.strftime("%m-%d", time.localtime(event.at))
+    return f"{day} {human_time(event.at)}  {event.severity:<8}  {place}{visible(event.message)}"
 
 
 def _events(arguments: argparse.Namespace) -> Iterable[Event]:

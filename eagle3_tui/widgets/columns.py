@@ -116,8 +116,9 @@ def _stage(row: Row, width: int, look: Look) -> Cell:
 
 
 def _done_text(data: DatasetStatus) -> str:
-    done = UNKNOWN if data.stage is DatasetStage.PRETOKENIZED and not data.done else human_exact(data.done)
-    return f"{done}/{human_exact(data.prompts)}"
+    if data.stage is DatasetStage.PRETOKENIZED and not data.done:
+        return f"{UNKNOWN}/{human_exact(data.prompts)}"
+    return f"{human_exact(data.done)}/{human_exact(data.to_answer)}"
 
 
 def _done(row: Row, width: int, look: Look) -> Cell:

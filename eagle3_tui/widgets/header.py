@@ -140,7 +140,7 @@ def _count_groups(status: RunStatus, look: Look) -> list[Group]:
     totals = status.totals
     groups = [
         labelled("in flight", _of(totals.in_flight, status.concurrency), look.plain, look, 1),
-        labelled("done", _of(totals.done, totals.prompts), look.plain, look, 2),
+        labelled("done", _of(totals.done, totals.to_answer), look.plain, look, 2),
         labelled("failed", human_exact(totals.failed), look.warn if totals.failed else look.plain, look, 0),
         labelled("unreadable", human_exact(totals.unreadable), look.bad if totals.unreadable else look.plain, look, 0),
     ]

@@ -11,7 +11,7 @@ def dataset_share(data: DatasetStatus) -> float | None:
         return None
     if data.target_tokens:
         return None if data.completion_tokens is None else data.completion_tokens / data.target_tokens
-    return data.done / data.prompts if data.prompts else None
+    return data.done / data.to_answer if data.to_answer else None
 
 
 def overall_share(status: RunStatus) -> float | None:
@@ -26,7 +26,7 @@ def overall_share(status: RunStatus) -> float | None:
     by_target = all(data.target_tokens for data in counted)
     done = total = 0.0
     for data in counted:
-        weight = data.target_tokens if by_target else data.prompts
+        weight = data.target_tokens if by_target else data.to_answer
         share = 1.0 if data.stage is DatasetStage.FINISHED else dataset_share(data)
         if weight is None or share is None:
             return None

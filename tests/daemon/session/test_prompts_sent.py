@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from contracts.run_dir import RunDir
 from tests.support.runs import answered, events, failures, make_run, prompt_lines, run_to_end, running, until
 from tests.support.scripted_sglang import ScriptedSglang
@@ -41,10 +43,15 @@ async def test_empty_prompts_are_never_sent(tmp_path: Path) -> None:
     assert "z5" in answered(run)
 
 
-async def test_duplicate_ids_are_told_with_both_lines_before_anything_is_sent(tmp_path: Path) -> None:
+async def test_duplicate_ids_are_told_with_both_lines_before_anything_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.writer.BATCH_S", 0.1)
     source = CASES / "08-duplicate-ids.jsonl"
     async with ScriptedSglang() as server:
-        run = make_run(tmp_path, [server.url], {"B1": []}, prompts={"B1": str(source)}, tokenizer="bytes")
+        run = make_run(
+            tmp_path, [server.url], {"B1": []}, prompts={"B1": str(source)}, tokenizer="bytes", concurrency=50
+        )
         async with running(run) as work:
             await until(lambda: server.seen)
             assert len([f for f in failures(run) if f["error"] == "invalid_input"]) == 2

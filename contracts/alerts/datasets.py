@@ -1,0 +1,157 @@
+"""Alerts on one data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from contracts.alerts.view import View, make_alert
+from contracts.fold.dataset import DatasetFold
+from contracts.fold.history import Bucket
+from contracts.records import NextStep, Severity
+from contracts.status import AlertStatus
+
+RECENT_S: Final = 900.0
+"""Shares (length, failures, aborts, unclosed thinking) are judged over this long."""
+
+
+def _tokens_zero(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
+    responses = dataset.responses
+    if not responses.done or responses.completion_tokens:
+        return
+    stated = "their token counts add up to 0" if responses.known else "none of them states a token count"
+    yield make_alert(
+        "tokens_zero",
+        Severity.CRITICAL,
+        f"{len(responses.done)} responses are there, but {stated}",
+        "The producer's record shape may have changed: look at the newest lines of raw_responses.jsonl.",
+        dataset,
+    )
+
+
+def _unreadable(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
+    for file, places in dataset.unreadable_places():
+        if not places.count:
+            continue
+        first = places.first[0]
+        lines = {"prompts.jsonl": dataset.prompts.lines, "failures.jsonl": dataset.failures.lines}
+        of_lines = lines.get(file, dataset.responses.lines)
+        severity = Severity.CRITICAL if places.count * 10 > of_lines and places.count > 10 else Severity.WARNING
+        yield make_alert(
+            "unreadable_lines",
+            severity,
+            f"{places.count} of {of_lines} lines of {file} fit no known shape; the first is line {first.line} "
+            f"(byte {first.offset}): {first.why}",
+            "They are not in any count. Repair or remove the lines; their samples are sent again if prompts are there.",
+            dataset,
+        )
+
+
+def _count_mismatch(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
+    places = dataset.responses.contradictions
+    if places.count:
+        first = places.first[0]
+        yield make_alert(
+            "count_mismatch",
+            Severity.CRITICAL,
+            f"{places.count} responses contradict themselves; the first is line {first.line} (byte {first.offset}): "
+            f"{first.why}",
+            "Do not train on this file before you know which of the two is right.",
+            dataset,
+        )
+
+
+def _halted(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
+    if dataset.failures.halted is not None:
+        yield make_alert(
+            "dataset_halted",
+            Severity.CRITICAL,
+            f"stopped, the server's answers do not hold what was agreed: {dataset.failures.halted}",
+            f"Check the server (eagle3 check), then: eagle3 retry --dataset {dataset.name} --error contract_drift",
+            dataset,
+        )
+
+
+def _quarantined(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
+    held = [failure for _, failure in dataset.open_failures() if failure.next is NextStep.QUARANTINED]
+    if held:
+        last = max(held, key=lambda failure: failure.at)
+        yield make_alert(
+            "quarantined",
+            Severity.WARNING,
+            f"{len(held)} samples are given up after their last attempt; newest: {last.error}: {last.message}",
+            f"Try them again with: eagle3 retry --dataset {dataset.name}",
+            dataset,
+        )
+
+
+def _shares(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
+    """Judge recent outcomes; in files without time stamps, all of them."""
+    limits, responses = view.limits, dataset.responses
+    if not responses.history.is_empty or not dataset.failures.history.is_empty:
+        recent = responses.history.since(view.now - RECENT_S)
+        recent.add(dataset.failures.history.since(view.now - RECENT_S))
+    else:
+        recent = Bucket(
+            responses=len(responses.done),
+            lengths=responses.finish_reasons.get("length", 0),
+            think_missing=responses.think_missing,
+            failures=len(responses.failures),
+        )
+    outcomes = recent.responses + recent.failures
+    judged = (
+        ("length_share", recent.lengths, recent.responses, limits.length_share_pct, "ended by length",
+         "Raise [sampling] max_new_tokens, or accept cut answers and raise [alerts] length_share_pct."),
+        ("failure_share", recent.failures, outcomes, limits.failure_share_pct, "failed",
+         "See why: eagle3 events, and failures.jsonl of the data set."),
+        ("abort_share", recent.aborts, outcomes, limits.abort_share_pct, "were aborted by the server",
+         "See the server's log: it may be out of KV memory, or somebody aborts requests."),
+        ("think_end_missing", recent.think_missing, recent.responses, limits.think_end_missing_pct,
+         "never closed their thinking part", "Raise [sampling] max_new_tokens, or check think_end_token."),
+    )  # fmt: skip
+    for code, count, of, limit, words, advice in judged:
+        if of >= limits.min_samples and count * 100 > limit * of:
+            yield make_alert(
+                code, Severity.WARNING, f"{count} of {of} recent outcomes ({count * 100 / of:.1f} %) {words}, limit "
+                f"{limit:g} %", advice, dataset,
+            )  # fmt: skip
+
+
+def _prompts_failed(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
+    failed = view.fold.events.prompts_failed.get(dataset.name)
+    if failed is not None:
+        yield make_alert(
+            "prompts_failed",
+            Severity.CRITICAL,
+            f"nothing of it can be sent: {failed}",
+            "Correct that, then start the daemon again: prompts are read at its start.",
+            dataset,
+        )
+
+
+def _target_short(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
+    target, tokens = view.fold.target_of(dataset.name), dataset.responses.completion_tokens
+    prompts, quarantined = dataset.usable_prompts, dataset.quarantined
+    if target is None or prompts is None or dataset.pretokenized or tokens >= target or not dataset.responses.known:
+        return
+    if len(dataset.responses.done) + quarantined >= prompts:
+        yield make_alert(
+            "target_short",
+            Severity.WARNING,
+            f"its prompts are used up at {tokens:,} of {target:,} completion tokens ({100 * tokens / target:.0f} %)",
+            "Give it more prompts, a longer max_new_tokens in a new run, or a lower target (eagle3 set).",
+            dataset,
+        )
+
+
+DATASET_RULES: Final = (
+    _tokens_zero,
+    _unreadable,
+    _count_mismatch,
+    _halted,
+    _prompts_failed,
+    _quarantined,
+    _target_short,
+    _shares,
+)
+"""Each yields the alerts of its kind that hold for a data set."""

@@ -1,0 +1,164 @@
+"""Alerts on the run as a whole: its daemon, servers, disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from contracts.alerts.view import View, make_alert
+from contracts.rates import median_tokens_per_s, tokens_per_s
+from contracts.records import GpuSample, HostSample, ServerSample, Severity
+from contracts.status import AlertStatus
+
+RAMP_UP_S: Final = 300.0
+"""So long after a start or a pause nothing is called slow."""
+
+
+def unreadable_events(view: View) -> Iterator[AlertStatus]:
+    """Yield an alert when the run's own events cannot be read; with or without a daemon."""
+    places = view.fold.events.unreadable
+    if places.count:
+        yield make_alert(
+            "unreadable_lines",
+            Severity.WARNING,
+            f"{places.count} lines of events.jsonl fit no known shape; the first is line {places.first[0].line}",
+            "Targets, concurrency or pauses that they held are lost: check them with eagle3 status.",
+        )
+
+
+def _no_progress(view: View) -> Iterator[AlertStatus]:
+    waited, heartbeat = stalled_for_s(view), view.heartbeat
+    if waited is not None and heartbeat is not None:
+        open_requests = sum(heartbeat.in_flight.values())
+        yield make_alert(
+            "no_progress",
+            Severity.CRITICAL,
+            f"nothing has come back for {waited:.0f} s while {open_requests} requests are open",
+            "Look at the server's log. A hanging server must be restarted; nothing is lost by that.",
+        )
+
+
+def stalled_for_s(view: View) -> float | None:
+    """Return for how long nothing came back while requests were open, when that is too long."""
+    heartbeat = view.heartbeat
+    if heartbeat is None or not sum(heartbeat.in_flight.values()):
+        return None
+    waited = heartbeat.since_progress_s
+    return waited if waited is not None and waited >= view.limits.stall_after_s else None
+
+
+def _slow(view: View) -> Iterator[AlertStatus]:
+    heartbeat, events = view.heartbeat, view.fold.events
+    if heartbeat is None or heartbeat.state != "running" or view.finished or events.session_started_at is None:
+        return
+    if not sum(heartbeat.in_flight.values()) or _began_lately(view):
+        return
+    histories = [dataset.responses.history for dataset in view.fold.datasets.values()]
+    median = median_tokens_per_s(histories, view.now, events.session_started_at)
+    speeds = [tokens_per_s(history, view.now, events.session_started_at, 120.0) for history in histories]
+    if median is None:
+        return
+    speed = sum(each for each in speeds if each is not None)
+    if speed * 100 < view.limits.slow_share_pct * median:
+        yield make_alert(
+            "slow",
+            Severity.WARNING,
+            f"{speed:,.0f} tokens/s over the last two minutes, the median of this run is {median:,.0f}",
+            "Look at the servers and GPUs: fewer requests running, retractions, clocks throttled by heat or power?",
+        )
+
+
+def _began_lately(view: View) -> bool:
+    """Whether the run was started or resumed so lately that its first answers are only coming in."""
+    events = view.fold.events
+    began = [at for at in (events.session_started_at, events.resumed_at) if at is not None]
+    return bool(began) and view.now - max(began) < RAMP_UP_S
+
+
+def _heartbeat_stale(view: View) -> Iterator[AlertStatus]:
+    age = view.heartbeat_age_s
+    if age is not None and age >= view.limits.heartbeat_stale_s:
+        yield make_alert(
+            "heartbeat_stale",
+            Severity.CRITICAL,
+            f"the daemon is there but has not said anything for {age:.0f} s",
+            "It hangs, or its disk does. Look at daemon.log; eagle3 stop and start lose nothing.",
+        )
+
+
+def _telemetry_stale(view: View) -> Iterator[AlertStatus]:
+    heartbeat, telemetry, started = view.heartbeat, view.fold.telemetry, view.fold.events.session_started_at
+    if heartbeat is None or view.fold.config is None:
+        return
+    samples: list[tuple[str, GpuSample | HostSample | ServerSample | None]]
+    samples = [("host", telemetry.host), ("servers", telemetry.server)]
+    if view.fold.config.telemetry.gpus:
+        samples.append(("GPUs", telemetry.gpu))
+    for what, sample in samples:
+        # Of this session: right after a start the newest sample is one of the daemon before.
+        times = [at for at in (started, None if sample is None else sample.at) if at is not None]
+        age = heartbeat.at - max(times) if times else 0.0
+        if age >= view.limits.telemetry_stale_s:
+            yield make_alert(
+                "telemetry_stale",
+                Severity.WARNING,
+                f"the readings of {what} are {age:.0f} s old: what is shown of them is not the present",
+                "The driver or server behind them hangs; see daemon.log.",
+            )
+
+
+def _servers(view: View) -> Iterator[AlertStatus]:
+    sample = view.fold.telemetry.server
+    if sample is None:
+        return
+    down = [server for server in sample.servers if server.state == "down"]
+    if down:
+        every = len(down) == len(sample.servers)
+        yield make_alert(
+            "server_down",
+            Severity.CRITICAL if every else Severity.WARNING,
+            f"{len(down)} of {len(sample.servers)} servers do not answer: "
+            + "; ".join(f"{server.url} ({server.reason})" for server in down[:4]),
+            "Start it again; its work waits and goes on by itself.",
+        )
+
+
+def _servers_refused(view: View) -> Iterator[AlertStatus]:
+    sample = view.fold.telemetry.server
+    refused = [server for server in sample.servers if server.state == "refused"] if sample else []
+    if refused and sample:
+        every = len(refused) == len(sample.servers)
+        yield make_alert(
+            "server_refused",
+            Severity.CRITICAL if every else Severity.WARNING,
+            f"{len(refused)} of {len(sample.servers)} servers answer, but not as agreed, and get no work: "
+            + "; ".join(f"{server.url} ({server.reason})" for server in refused[:4]),
+            "Look at it with eagle3 check. A server that comes right is used again by itself.",
+        )
+
+
+def _disk(view: View) -> Iterator[AlertStatus]:
+    host = view.fold.telemetry.host
+    if host is None or host.disk_free_bytes is None:
+        return
+    least = view.limits.disk_free_min_gb * 1e9
+    if host.disk_free_bytes < least:
+        yield make_alert(
+            "disk_short",
+            Severity.CRITICAL,
+            f"{host.disk_free_bytes / 1e9:.1f} GB are free on the run's disk, limit "
+            f"{view.limits.disk_free_min_gb:g} GB",
+            "Make room. When it is full the run pauses, and goes on by itself when there is room.",
+        )
+
+
+RUN_RULES: Final = (
+    _no_progress,
+    _slow,
+    _heartbeat_stale,
+    _telemetry_stale,
+    _servers,
+    _servers_refused,
+    _disk,
+)
+"""Each yields the alerts of its kind that hold for a run with a living daemon."""

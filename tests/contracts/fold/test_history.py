@@ -1,0 +1,74 @@
+"""Buckets of time."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contracts.fold.history import COARSE_S, FINE_S, Bucket, History
+
+
+def filled(times: list[float]) -> History:
+    history = History()
+    for at in times:
+        bucket = history.bucket(at)
+        bucket.responses += 1
+        bucket.tokens += 10
+    return history
+
+
+def test_nothing_yet() -> None:
+    history = History()
+    assert history.is_empty
+    assert history.since(0) == Bucket()
+    assert list(history.spans()) == []
+
+
+def test_since_counts_buckets_that_begin_at_the_start_or_later() -> None:
+    history = filled([100.0, 100.9, 101.0, 105.5])
+    assert not history.is_empty
+    assert history.since(100).responses == 4
+    assert history.since(100.5).responses == 2
+    assert history.since(101).responses == 2
+    assert history.since(106).responses == 0
+
+
+def test_old_buckets_become_coarse_and_nothing_is_lost() -> None:
+    chance = random.Random(2)
+    times = [1_000_000 + number * 0.9 for number in range(20_000)]
+    chance.shuffle(times)
+    history = filled(times)
+    assert history.since(0).responses == 20_000
+    assert history.since(0).tokens == 200_000
+    assert len(history.fine) <= 1920
+    assert len(history.coarse) <= 20_000 * 0.9 / COARSE_S + 2
+    last = max(times)
+    for window in (60, 600, 900):
+        assert history.since(last - window).responses in range(int(window / 0.9) - 2, int(window / 0.9) + 3)
+
+
+def test_a_time_far_ahead_makes_others_coarse_but_loses_none() -> None:
+    history = filled([1_000.0 + number for number in range(3000)])
+    filled_far = history.bucket(9e11)
+    filled_far.responses += 1
+    for number in range(3000):
+        history.bucket(1_000.0 + number).responses += 1
+    assert history.since(0).responses == 6001
+
+
+def test_spans_hold_their_buckets() -> None:
+    history = filled([float(number) for number in range(5000)])
+    for begin, end, bucket in history.spans():
+        assert end - begin in (FINE_S, COARSE_S)
+        assert bucket.responses <= end - begin
+    assert sum(bucket.responses for _, _, bucket in history.spans()) == 5000
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 40_000), max_size=400), st.floats(0, 40_000))
+def test_a_sum_is_that_of_the_spans(times: list[int], start: float) -> None:
+    history = filled([float(at) for at in times])
+    expected = sum(bucket.responses for begin, _, bucket in history.spans() if begin >= start)
+    assert history.since(start).responses == expected
