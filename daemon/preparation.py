@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from contracts.clock import Clock
 from contracts.fold.dataset import DatasetFold
@@ -57,13 +58,23 @@ def import_dataset(run: RunDir, dataset: Dataset, tokenizer: Tokenizer | None) -
     return None if source is None else import_prompts(source, run.dataset(dataset.name), tokenizer)
 
 
+ROOM_BEYOND_INPUT: Final = 4
+"""SGLang cuts an answer silently where prompt + answer exceed ``max_req_input_len`` + 4 (measured on 0.5.23): that is
+below the context when the KV pool is the smaller of the two."""
+
+
 def limits_of(config: RunConfig, probes: list[Probe]) -> PromptLimits:
     """Return what prompts must fit: what run.toml says, else the narrowest server."""
     generate = config.generate
+    whole_limits = [
+        None if probe.max_input_len is None else probe.max_input_len + ROOM_BEYOND_INPUT for probe in probes
+    ]
     return PromptLimits(
         vocab_size=generate.vocab_size or _least([probe.vocab_size for probe in probes]),
         max_input_len=_least([probe.max_input_len for probe in probes]),
-        context_length=generate.context_length or _least([probe.context_length for probe in probes]),
+        context_length=_least(
+            [generate.context_length or _least([probe.context_length for probe in probes]), *whole_limits]
+        ),
         max_new_tokens=config.max_new_tokens,
         over_long="clip" if generate.over_long == "clip" else "refuse",
     )

@@ -94,7 +94,7 @@ async def test_limits_come_from_the_narrowest_of_all_servers(tmp_path: Path) -> 
     async with ScriptedSglang() as wide, ScriptedSglang() as narrow:
         narrow.server_info = {"version": "0.5.23", "max_req_input_len": 10}
         prompts = [*prompt_lines(4), {"sample_id": "long", "input_ids": list(range(1, 12))}]
-        run = make_run(tmp_path, [wide.url, narrow.url], {"B1": prompts})
+        run = make_run(tmp_path, [wide.url, narrow.url], {"B1": prompts}, sampling={"max_new_tokens": 12})
         assert await run_to_end(run) is False
     assert [failure["line"] for failure in failures(run)] == [5]
     assert len(answered(run)) == 4

@@ -35,7 +35,7 @@ def test_findings_for_people(eagle3: Eagle3, run_path: Path, checker: Callable[[
     assert lines[0].endswith("ok       fine")
     assert "no ^[[2J server" in lines[1]
     assert lines[2].strip() == "> start it"
-    assert lines[3] == "1 errors, 0 warnings, 1 fine"
+    assert lines[3] == "errors 1, warnings 0, fine 1"
 
 
 def test_findings_for_scripts(eagle3: Eagle3, run_path: Path, checker: Callable[[str, str, int], None]) -> None:

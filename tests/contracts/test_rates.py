@@ -1,0 +1,75 @@
+"""Speeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from contracts.fold.history import History
+from contracts.rates import median_tokens_per_s, tokens_per_s
+
+START = 1_800_000_003.4
+
+
+def finished(*times: float, tokens: int = 50) -> History:
+    history = History()
+    for at in times:
+        history.bucket(at).tokens += tokens
+    return history
+
+
+def test_nothing_can_be_said_in_the_first_five_seconds() -> None:
+    history = finished(START + 1, START + 2, START + 3)
+    assert tokens_per_s(history, START + 4.9, START) is None
+    assert tokens_per_s(History(), START + 30, START) is None
+
+
+def test_a_minute_without_a_single_answer_is_no_speed() -> None:
+    assert tokens_per_s(History(), START + 60, START) == 0.0
+    assert tokens_per_s(History(), START + 60, None) is None
+
+
+def test_a_steady_stream() -> None:
+    for seconds in (10, 59, 61, 333, 999):
+        now, history = START + seconds, finished(*(START + 0.5 * number for number in range(2 * seconds + 1)))
+        assert tokens_per_s(history, now, START) == pytest.approx(100, rel=0.1)
+        assert tokens_per_s(history, now, START, 600.0) == pytest.approx(100, rel=0.1)
+
+
+def test_what_was_done_before_the_start_is_no_speed() -> None:
+    before = [START - 0.5 - 0.001 * number for number in range(900)]
+    history = finished(*before, START + 10)
+    assert tokens_per_s(history, START + 20, START) == pytest.approx(50 / 20, rel=0.06)
+
+
+def test_a_stall_brings_it_to_zero() -> None:
+    history = finished(*(START + number for number in range(100)))
+    assert tokens_per_s(history, START + 100 + 61, START) == 0.0
+
+
+def test_without_a_start_the_window_counts() -> None:
+    history = finished(*(START + number for number in range(100)))
+    assert tokens_per_s(history, START + 100, None) == pytest.approx(50, rel=0.05)
+
+
+def test_the_median_is_of_the_minutes_in_which_something_came() -> None:
+    begin = 1_800_000_000.0
+    history = History()
+    for minute, tokens in enumerate([600, 0, 60, 1200, 660, 630, 99_999]):
+        if tokens:
+            history.bucket(begin + 60 * minute + 30).tokens += tokens
+    now = begin + 6 * 60 + 59
+    assert median_tokens_per_s([history], now, begin) == 630 / 60
+    assert median_tokens_per_s([history], now + 1, begin) == 645 / 60
+
+
+def test_minutes_of_several_data_sets_are_added_up() -> None:
+    begin = 1_800_000_000.0
+    halves = [finished(*(begin + 60 * minute + second for minute in range(5)), tokens=30) for second in (5, 45)]
+    assert median_tokens_per_s(halves, begin + 300, begin) == 1.0
+
+
+def test_too_few_minutes_are_no_median() -> None:
+    begin = 1_800_000_000.0
+    history = finished(*(begin + 60 * minute for minute in range(4)))
+    assert median_tokens_per_s([history], begin + 900, begin) is None
+    assert median_tokens_per_s([finished(*(begin + 60 * m for m in range(9)))], begin + 900, begin + 301) is None
