@@ -10,6 +10,7 @@ class Work:
     """What is known of one data set's work."""
 
     prompts: int | None
+    """Prompts that need an answer."""
     settled: int
     """Prompts with a response, or with a final failure."""
     completion_tokens: int | None

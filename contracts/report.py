@@ -79,7 +79,7 @@ def dataset_work(fold: RunFold, dataset: DatasetFold) -> Work:
     """Return what is known of a data set's work."""
     final = sum(failure.next is NextStep.QUARANTINED for _, failure in dataset.open_failures())
     return Work(
-        prompts=dataset.usable_prompts,
+        prompts=dataset.prompts_to_answer,
         settled=len(dataset.responses.done) + final,
         completion_tokens=dataset.responses.completion_tokens if dataset.responses.known else None,
         known=dataset.responses.known,
@@ -122,8 +122,8 @@ def _dataset(fold: RunFold, dataset: DatasetFold, heartbeat: Heartbeat | None, n
     status = DatasetStatus(
         name=dataset.name,
         stage=None,
-        prompts=work.prompts,
-        pretokenized=None if work.prompts is None else dataset.prompts.pretokenized,
+        prompts=dataset.usable_prompts,
+        pretokenized=dataset.usable_pretokenized,
         refused=len(dataset.failures.refused_lines) + len(dataset.failures.refused_source_lines),
         done=done,
         failed=dataset.failed,

@@ -75,7 +75,10 @@ class ServerRules:
                 f"takes prompts below {own.max_input_len} tokens, the run has one of {needs.longest_prompt}: {_RESTART}"
             )
         if own.context_length is not None and own.context_length < needs.longest_whole:
-            return f"has a context of {own.context_length}, the run needs {needs.longest_whole}: {_RESTART}"
+            return (
+                f"has room for {own.context_length} tokens of prompt and answer, the run needs {needs.longest_whole}: "
+                f"{_RESTART}"
+            )
         return None
 
     def changed(self, slot: ServerSlot, before: str) -> None:

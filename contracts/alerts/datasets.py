@@ -131,7 +131,7 @@ def _prompts_failed(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
 
 def _target_short(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
     target, tokens = view.fold.target_of(dataset.name), dataset.responses.completion_tokens
-    prompts, quarantined = dataset.usable_prompts, dataset.quarantined
+    prompts, quarantined = dataset.prompts_to_answer, dataset.quarantined
     if target is None or prompts is None or dataset.pretokenized or tokens >= target or not dataset.responses.known:
         return
     if len(dataset.responses.done) + quarantined >= prompts:

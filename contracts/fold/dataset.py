@@ -80,9 +80,22 @@ class DatasetFold:
         return max(min(prompts, prompts + bad - len(self.failures.refused_lines)), 0)
 
     @property
+    def usable_pretokenized(self) -> int | None:
+        """Those of the usable prompts that bring their own answer; None as for `usable_prompts`."""
+        if self.usable_prompts is None:
+            return None
+        return self.prompts.pretokenized - sum(map(self.prompts.is_masked, self.failures.refused_lines))
+
+    @property
+    def prompts_to_answer(self) -> int | None:
+        """Usable prompts that need an answer; None as for `usable_prompts`."""
+        usable, masked = self.usable_prompts, self.usable_pretokenized
+        return None if usable is None or masked is None else usable - masked
+
+    @property
     def pretokenized(self) -> bool:
-        """Whether every prompt brings its own answer: nothing to generate."""
-        return self.prompts.pretokenized > 0 and self.prompts.pretokenized == self.prompts.prompts
+        """Whether every usable prompt brings its own answer: nothing to generate."""
+        return bool(self.usable_prompts) and self.prompts_to_answer == 0
 
     def open_failures(self) -> Iterator[tuple[bytes, SampleFailure]]:
         """Yield samples whose last attempt failed and that have no response."""

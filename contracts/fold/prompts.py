@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from typing import Final
 
@@ -35,13 +36,15 @@ class PromptFold(msgspec.Struct):
     lines: int = 0
     prompts: int = 0
     pretokenized: int = 0
+    masked: list[tuple[int, int]] = []
+    """Where the pre-tokenized ones are: first and last line of every stretch of them."""
     unreadable: Places = msgspec.field(default_factory=Places)
     notes: list[str] = []
 
     def reset(self, why: str) -> None:
         """Start again; see `LineSink`."""
         self.lines = self.prompts = self.pretokenized = 0
-        self.unreadable = Places()
+        self.masked, self.unreadable = [], Places()
         self.notes.append(why)
 
     def feed(self, block: bytearray, end: int, offset: int, bulk: bool) -> None:
@@ -63,8 +66,7 @@ class PromptFold(msgspec.Struct):
                     close = find(b"]", close + len(_MASK), newline)
                 whole = close >= 0 and (quote < 0 or quote > close) and ends(block, close, newline) is not None
             if whole:
-                self.prompts += 1
-                self.pretokenized += masked
+                self._prompt(masked)
             else:
                 self._slow(bytes(block[position:newline]), offset + position)
             position = newline + 1
@@ -79,5 +81,19 @@ class PromptFold(msgspec.Struct):
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             self.unreadable.add(place, self.lines, printable(str(error)))
             return
+        self._prompt(prompt.loss_mask is not msgspec.UNSET)
+
+    def _prompt(self, masked: bool) -> None:
         self.prompts += 1
-        self.pretokenized += prompt.loss_mask is not msgspec.UNSET
+        if not masked:
+            return
+        self.pretokenized += 1
+        if self.masked and self.masked[-1][1] == self.lines - 1:
+            self.masked[-1] = (self.masked[-1][0], self.lines)
+        else:
+            self.masked.append((self.lines, self.lines))
+
+    def is_masked(self, line: int) -> bool:
+        """Whether the line of this number is a pre-tokenized prompt."""
+        place = bisect.bisect_right(self.masked, line, key=lambda stretch: stretch[0]) - 1
+        return place >= 0 and line <= self.masked[place][1]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from contracts.run_config import ConfigError
 from contracts.run_dir import RunDir
 from daemon.preflight import ERROR, OK, WARNING, Finding, check_run
 from daemon.single import SingleInstance
@@ -93,7 +94,7 @@ async def test_nothing_is_imported_under_a_living_daemon(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("text", ["", "[run]\n", "not toml ["])
-async def test_a_run_toml_that_cannot_be_used_is_the_one_finding(text: str, tmp_path: Path) -> None:
+async def test_a_run_toml_that_cannot_be_used_is_the_callers_to_tell(text: str, tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(text)
-    (finding,) = (await check_run(tmp_path)).findings
-    assert finding.level == ERROR and "run.toml" in finding.what
+    with pytest.raises(ConfigError, match=r"run\.toml"):
+        await check_run(tmp_path)

@@ -34,12 +34,12 @@ def needs(vocab_size: int | None = 1000, longest: int = 50, whole: int = 114) ->
 @pytest.mark.parametrize(
     ("probe", "known", "words"),
     [
-        (Probe("u", vocab_size=1000, max_input_len=51, context_length=114), needs(), None),
+        (Probe("u", vocab_size=1000, max_input_len=110, context_length=114), needs(), None),
         (Probe("u"), needs(), None),
         (Probe("u", vocab_size=999), needs(), "has a vocabulary of 999, the prompts were checked against one of 1000"),
         (Probe("u", vocab_size=999), needs(vocab_size=None), "checked against no vocabulary"),
         (Probe("u", max_input_len=50), needs(), "takes prompts below 50 tokens, the run has one of 50"),
-        (Probe("u", context_length=113), needs(), "has a context of 113, the run needs 114"),
+        (Probe("u", context_length=113), needs(), "has room for 113 tokens of prompt and answer, the run needs 114"),
         (Probe("u", vocab_size=1), None, None),
     ],
 )
