@@ -120,6 +120,18 @@ class TestUsablePrompts:
         content = prompt_line("a") + b"broken\n" + prompt_line("b") + prompt_line("b")
         assert self.dataset(tmp_path, content, 2, 4).usable_prompts == 2
 
+    def test_of_a_mixed_file_only_the_rest_is_to_be_answered(self, tmp_path: Path) -> None:
+        masked = prompt_line("m", masked=True)
+        content = masked * 2 + prompt_line("a") * 3 + masked + b"broken\n" + masked * 2
+        dataset = self.dataset(tmp_path, content, 2, 4, 7, 9)
+        assert dataset.prompts.masked == [(1, 2), (6, 6), (8, 9)]
+        assert (dataset.usable_prompts, dataset.usable_pretokenized, dataset.prompts_to_answer) == (5, 3, 2)
+        assert not dataset.pretokenized
+
+    def test_refused_lines_do_not_hide_that_all_the_rest_is_pretokenized(self, tmp_path: Path) -> None:
+        dataset = self.dataset(tmp_path, prompt_line("m", masked=True) * 2 + prompt_line("a"), 3)
+        assert (dataset.usable_prompts, dataset.prompts_to_answer, dataset.pretokenized) == (2, 0, True)
+
     def test_before_the_daemon_looked(self, tmp_path: Path) -> None:
         assert self.dataset(tmp_path, prompt_line("a") + b"broken\n").usable_prompts == 1
 

@@ -180,7 +180,7 @@ async def test_retry_by_class_and_sample(tmp_path: Path) -> None:
             assert reply.result == {"samples": 1}
             await until(lambda: len(server.seen) == 2)
             assert server.prompts() == [[1, 1], [1, 3]]
-            await until(lambda: work.dataset().quarantined == 4)
+            await until(lambda: len(failures(run)) == 8 and work.dataset().quarantined == 4)
             server.answer = answer_well
             reply = await work.handlers.handle(Retry(error=FailureClass.INVALID_INPUT))
             assert reply.result == {"samples": 0}

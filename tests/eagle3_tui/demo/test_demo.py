@@ -149,7 +149,7 @@ def test_the_whole_demo_and_then_a_stop_in_the_middle_of_another(tmp_path: Path)
     with subprocess.Popen([*PROGRAM, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None
         for line in first.stdout:
-            if "/180 done" in line:
+            if "/120 done" in line:
                 break
         first.terminate()
         first.communicate()

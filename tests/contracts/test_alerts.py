@@ -1,0 +1,399 @@
+"""One test for each alert: there above its threshold, not below, and gone when its cause is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from contracts.fold.run import RunFold
+from contracts.liveness import Liveness
+from contracts.records import FailureClass, GpuSample, HostSample, NextStep, Requeue, ServerReading, ServerSample
+from contracts.report import build_status
+from contracts.run_dir import RunDir
+from contracts.status import AlertStatus, RunStatus
+from tests.support.records import NOW, PID, event, failure, heartbeat, make_run, response, write
+
+ALIVE = Liveness(True, PID, NOW - 10_000)
+DEAD = Liveness(False)
+
+Line = msgspec.Struct | bytes
+
+
+class Scene:
+    """A run directory, seen again after each change."""
+
+    def __init__(self, folder: Path, extra: str = "") -> None:
+        self.run: RunDir = make_run(folder, extra=extra, prompts=2000)
+        self.fold = RunFold(self.run.path)
+        self.now = NOW
+        self.number = 0
+
+    def responses(self, count: int, **over: Any) -> None:
+        """Append responses of new samples."""
+        lines = [response(f"d-{self.number + each}", 3, **over) for each in range(count)]
+        self.number += count
+        write(self.run.dataset("d").responses, lines)
+
+    def failures(self, *records: Line) -> None:
+        write(self.run.dataset("d").failures, records)
+
+    def events(self, *records: Line) -> None:
+        write(self.run.events, records)
+
+    def telemetry(self, kind: str, record: msgspec.Struct) -> None:
+        write(self.run.telemetry_file(kind), [record])
+
+    def beat(self, **over: Any) -> None:
+        self.telemetry("daemon", heartbeat(**({"at": self.now} | over)))
+
+    def status(self, liveness: Liveness = ALIVE) -> RunStatus:
+        self.fold.poll()
+        return build_status(self.fold, liveness, self.now, self.now)
+
+    def alerts(self, code: str, liveness: Liveness = ALIVE) -> list[AlertStatus]:
+        return [alert for alert in self.status(liveness).alerts if alert.code == code]
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path / "run")
+
+
+def severities(alerts: list[AlertStatus]) -> list[str]:
+    return [str(alert.severity) for alert in alerts]
+
+
+def test_a_healthy_run_has_none(scene: Scene) -> None:
+    scene.events(event("daemon.started", NOW - 100))
+    scene.responses(100)
+    scene.telemetry("host", HostSample(at=NOW, disk_free_bytes=10**12))
+    scene.telemetry("server", ServerSample(at=NOW, servers=[ServerReading(url="http://a", state="ok")]))
+    scene.telemetry("gpu", GpuSample(at=NOW, state="none", gpus=[]))
+    scene.beat(in_flight={"d": 5}, since_progress_s=1.0)
+    assert scene.status().alerts == []
+    assert scene.status(DEAD).alerts == []
+
+
+@pytest.mark.parametrize("liveness", [ALIVE, DEAD])
+def test_tokens_zero(scene: Scene, liveness: Liveness) -> None:
+    write(scene.run.dataset("d").responses, [b'{"sample_id":"x","text":"words"}\n'] * 2)
+    (alert,) = scene.alerts("tokens_zero", liveness)
+    assert (alert.severity, alert.dataset) == ("critical", "d")
+    assert "1 responses are there, but none of them states a token count" in alert.message
+    scene.responses(1)
+    assert scene.alerts("tokens_zero", liveness) == []
+
+
+def test_tokens_zero_when_all_state_zero(scene: Scene) -> None:
+    none = msgspec.Raw(b"[]")
+    write(scene.run.dataset("d").responses, [response("a", 0, output_ids=none), response("b", 0, output_ids=none)])
+    (alert,) = scene.alerts("tokens_zero")
+    assert "add up to 0" in alert.message
+
+
+def test_unreadable_lines(scene: Scene) -> None:
+    scene.responses(1)
+    assert scene.alerts("unreadable_lines") == []
+    write(scene.run.dataset("d").responses, [b"garbage\n"])
+    (alert,) = scene.alerts("unreadable_lines")
+    assert alert.severity == "warning"
+    assert "1 of 2 lines of raw_responses.jsonl" in alert.message
+    assert "line 2" in alert.message
+    write(scene.run.dataset("d").responses, [b"garbage\n"] * 10)
+    assert severities(scene.alerts("unreadable_lines")) == ["critical"]
+    write(scene.run.dataset("d").failures, [b"garbage\n"])
+    assert len(scene.alerts("unreadable_lines")) == 2
+    scene.run.dataset("d").responses.write_bytes(b"")
+    scene.run.dataset("d").failures.unlink()
+    assert scene.alerts("unreadable_lines") == []
+
+
+def test_unreadable_events(scene: Scene) -> None:
+    scene.events(b"garbage\n")
+    (alert,) = scene.alerts("unreadable_lines", DEAD)
+    assert "events.jsonl" in alert.message
+    assert scene.status().totals.unreadable == 1
+    assert scene.status().unreadable[0].file.endswith("events.jsonl")
+
+
+def test_count_mismatch(scene: Scene) -> None:
+    scene.responses(3)
+    assert scene.alerts("count_mismatch") == []
+    scene.responses(1, completion_tokens=4)
+    (alert,) = scene.alerts("count_mismatch")
+    assert alert.severity == "critical"
+    assert "completion_tokens is 4, but there are 3 output_ids" in alert.message
+
+
+def test_dataset_halted(scene: Scene) -> None:
+    drift = {"error": FailureClass.CONTRACT_DRIFT, "next": NextStep.STOPPED, "message": "rid differs"}
+    scene.failures(failure("d-1", **drift))
+    (alert,) = scene.alerts("dataset_halted", DEAD)
+    assert (alert.severity, alert.dataset) == ("critical", "d")
+    assert "rid differs" in alert.message
+    scene.failures(Requeue(at=NOW, error=FailureClass.CONTRACT_DRIFT))
+    assert scene.alerts("dataset_halted", DEAD) == []
+
+
+def test_quarantined(scene: Scene) -> None:
+    scene.failures(failure("d-1"))
+    assert scene.alerts("quarantined") == []
+    scene.failures(failure("d-1", next=NextStep.QUARANTINED, message="HTTP 500"), failure("d-2", next="quarantined"))
+    (alert,) = scene.alerts("quarantined")
+    assert alert.severity == "warning"
+    assert "2 samples are given up" in alert.message
+    scene.failures(Requeue(at=NOW, sample_id="d-1"))
+    assert "1 samples" in scene.alerts("quarantined")[0].message
+    write(scene.run.dataset("d").responses, [response("d-2")])
+    assert scene.alerts("quarantined") == []
+
+
+def test_prompts_failed(scene: Scene) -> None:
+    scene.events(event("daemon.started"), event("prompts.failed", dataset="d", message="p.jsonl: no such file"))
+    (alert,) = scene.alerts("prompts_failed")
+    assert "p.jsonl: no such file" in alert.message
+    scene.events(event("daemon.started"))
+    assert scene.alerts("prompts_failed") == []
+
+
+def test_target_short(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "run", "[generate]\ntarget_tokens = 9000")
+    scene.responses(1999)
+    assert scene.alerts("target_short") == []
+    scene.failures(failure("d-1999", next=NextStep.QUARANTINED))
+    (alert,) = scene.alerts("target_short")
+    assert "5,997 of 9,000" in alert.message
+    scene.events(event("control.set", data={"targets": {"d": 5997}}))
+    assert scene.alerts("target_short") == []
+
+
+def lengths(scene: Scene) -> None:
+    scene.responses(1, finish_reason="length")
+
+
+def failed(scene: Scene) -> None:
+    scene.failures(failure("d-1999"))
+
+
+def aborted(scene: Scene) -> None:
+    scene.failures(failure("d-1999", completion_tokens=7))
+
+
+def unclosed(scene: Scene) -> None:
+    scene.responses(1, think_end=False)
+
+
+SHARES = [
+    ("length_share", "length_share_pct", lengths),
+    ("failure_share", "failure_share_pct", failed),
+    ("abort_share", "abort_share_pct", aborted),
+    ("think_end_missing", "think_end_missing_pct", unclosed),
+]
+
+
+@pytest.mark.parametrize(("code", "limit", "bad"), SHARES)
+def test_shares(tmp_path: Path, code: str, limit: str, bad: Callable[[Scene], None]) -> None:
+    scene = Scene(tmp_path / "run", f"[alerts]\n{limit} = 10\nmin_samples = 50")
+    for _ in range(5):
+        bad(scene)
+    assert scene.alerts(code) == []  # too few to judge
+    scene.responses(45, think_end=True)
+    assert scene.alerts(code) == []  # 10 % is not above 10 %
+    bad(scene)
+    (alert,) = scene.alerts(code)
+    assert (alert.severity, alert.dataset) == ("warning", "d")
+    assert "6 of 51" in alert.message
+    assert "limit 10 %" in alert.message
+    scene.responses(20, think_end=True)
+    assert scene.alerts(code) == []
+
+
+@pytest.mark.parametrize(("code", "limit", "bad"), SHARES)
+def test_shares_are_of_the_last_quarter_of_an_hour(
+    tmp_path: Path, code: str, limit: str, bad: Callable[[Scene], None]
+) -> None:
+    scene = Scene(tmp_path / "run", f"[alerts]\n{limit} = 10\nmin_samples = 2")
+    for _ in range(5):
+        bad(scene)
+    assert len(scene.alerts(code)) == 1
+    scene.now = NOW + 900
+    assert scene.alerts(code) == []
+
+
+def test_a_server_death_is_no_failure_of_samples(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "run", "[alerts]\nmin_samples = 2")
+    down = {"error": FailureClass.SERVER_DOWN, "attempt": 0}
+    scene.failures(*(failure(f"d-{number}", **down) for number in range(20)))
+    assert scene.alerts("failure_share") == []
+
+
+def test_shares_of_files_without_times_are_of_all_there_is(tmp_path: Path) -> None:
+    line = b'{"sample_id":"%d","completion_tokens":2,"output_ids":[1,2],"finish_reason":"%s"}\n'
+    lines = [line % (number, b"length" if number < 7 else b"stop") for number in range(60)]
+    write(tmp_path / "B1" / "raw_responses.jsonl", lines)
+    fold = RunFold(tmp_path)
+    fold.poll()
+    alerts = build_status(fold, Liveness(None), NOW).alerts
+    assert [alert.code for alert in alerts] == ["length_share"]
+    assert "7 of 60" in alerts[0].message
+
+
+def test_no_progress(scene: Scene) -> None:
+    scene.beat(in_flight={"d": 5}, since_progress_s=299.0)
+    assert scene.alerts("no_progress") == []
+    scene.beat(in_flight={"d": 5}, since_progress_s=300.0)
+    (alert,) = scene.alerts("no_progress")
+    assert alert.severity == "critical"
+    assert "nothing has come back for 300 s while 5 requests are open" in alert.message
+    assert scene.status().state == "stalled"
+    assert scene.alerts("no_progress", DEAD) == []
+    scene.beat(in_flight={"d": 0}, since_progress_s=400.0)
+    assert scene.alerts("no_progress") == []
+    scene.beat(in_flight={"d": 5}, since_progress_s=1.0)
+    assert scene.alerts("no_progress") == []
+
+
+class TestSlow:
+    def running(self, scene: Scene, minutes: int = 20) -> None:
+        """3 tokens every 2 seconds, up to two minutes ago."""
+        scene.events(event("daemon.started", NOW - 60 * minutes))
+        count = 30 * (minutes - 2)
+        write(
+            scene.run.dataset("d").responses,
+            [response(f"d-{each}", 3, finished_at=NOW - 60 * minutes + 2 * each) for each in range(count)],
+        )
+        scene.number = count
+        scene.beat(in_flight={"d": 5})
+
+    def late(self, scene: Scene, count: int) -> None:
+        for each in range(count):
+            scene.responses(1, finished_at=NOW - 119 + each)
+
+    def test_below_a_third_of_the_median(self, scene: Scene) -> None:
+        self.running(scene)
+        self.late(scene, 19)
+        (alert,) = scene.alerts("slow")
+        assert alert.severity == "warning"
+        self.late(scene, 3)
+        assert scene.alerts("slow") == []
+
+    def test_not_without_requests_or_while_paused_or_dead(self, scene: Scene) -> None:
+        self.running(scene)
+        assert len(scene.alerts("slow")) == 1
+        scene.beat(in_flight={"d": 0})
+        assert scene.alerts("slow") == []
+        scene.beat(in_flight={"d": 5}, state="paused")
+        assert scene.alerts("slow") == []
+        scene.beat(in_flight={"d": 5})
+        assert scene.alerts("slow", DEAD) == []
+
+    def test_not_right_after_a_pause(self, scene: Scene) -> None:
+        self.running(scene)
+        scene.events(event("run.paused", NOW - 400), event("run.resumed", NOW - 299))
+        assert scene.alerts("slow") == []
+        scene.now = NOW + 2
+        assert len(scene.alerts("slow")) == 1
+
+    def test_not_without_a_median(self, scene: Scene) -> None:
+        self.running(scene, minutes=6)
+        assert scene.alerts("slow") == []
+
+
+def test_heartbeat_stale(scene: Scene) -> None:
+    scene.beat()
+    scene.now = NOW + 14.9
+    assert scene.alerts("heartbeat_stale") == []
+    scene.now = NOW + 15
+    (alert,) = scene.alerts("heartbeat_stale")
+    assert alert.severity == "critical"
+    assert scene.status().state == "stalled"
+    assert scene.alerts("heartbeat_stale", DEAD) == []
+    scene.beat()
+    assert scene.alerts("heartbeat_stale") == []
+
+
+def test_the_last_heartbeat_of_the_daemon_before_is_not_stale(scene: Scene) -> None:
+    scene.beat()
+    scene.now = NOW + 3600
+    assert scene.status(Liveness(True, PID + 1, NOW + 3599)).alerts == []
+    assert scene.status(Liveness(True, PID + 1, NOW + 3599)).state == "running"
+
+
+@pytest.mark.parametrize("kind", ["host", "server", "gpu"])
+def test_telemetry_stale(scene: Scene, kind: str) -> None:
+    scene.events(event("daemon.started", NOW - 100))
+
+    def sample(at: float, of: str) -> msgspec.Struct:
+        if of == "host":
+            return HostSample(at=at)
+        return ServerSample(at=at, servers=[]) if of == "server" else GpuSample(at=at, state="ok", gpus=[])
+
+    for each in {"host", "server", "gpu"} - {kind}:
+        scene.telemetry(each, sample(NOW, each))
+    scene.beat()
+    assert len(scene.alerts("telemetry_stale")) == 1  # never since the start
+    scene.telemetry(kind, sample(NOW - 30, kind))
+    (alert,) = scene.alerts("telemetry_stale")
+    assert alert.severity == "warning"
+    assert "30 s old" in alert.message
+    scene.telemetry(kind, sample(NOW - 29, kind))
+    assert scene.alerts("telemetry_stale") == []
+
+
+def test_telemetry_of_the_session_before_is_not_stale_at_once(scene: Scene) -> None:
+    scene.events(event("daemon.started", NOW - 2))
+    scene.telemetry("host", HostSample(at=NOW - 9999))
+    scene.telemetry("server", ServerSample(at=NOW - 9999, servers=[]))
+    scene.telemetry("gpu", GpuSample(at=NOW - 9999, state="ok", gpus=[]))
+    scene.beat()
+    assert scene.alerts("telemetry_stale") == []
+
+
+def test_gpus_that_are_switched_off_are_not_missed(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "run", "[telemetry]\ngpus = false")
+    scene.events(event("daemon.started", NOW - 100))
+    scene.telemetry("host", HostSample(at=NOW))
+    scene.telemetry("server", ServerSample(at=NOW, servers=[]))
+    scene.beat()
+    assert scene.alerts("telemetry_stale") == []
+
+
+@pytest.mark.parametrize(("state", "code"), [("down", "server_down"), ("refused", "server_refused")])
+def test_servers(scene: Scene, state: str, code: str) -> None:
+    def servers(*states: str) -> ServerSample:
+        readings = [ServerReading(url=f"http://s{each}", state=word, reason="why") for each, word in enumerate(states)]
+        return ServerSample(at=NOW, servers=readings)
+
+    scene.beat()
+    scene.telemetry("server", servers("ok", state))
+    (alert,) = scene.alerts(code)
+    assert alert.severity == "warning"
+    assert "http://s1 (why)" in alert.message
+    scene.telemetry("server", servers(state, state))
+    assert severities(scene.alerts(code)) == ["critical"]
+    assert scene.alerts(code, DEAD) == []
+    scene.telemetry("server", servers("ok", "ok"))
+    assert scene.alerts(code) == []
+
+
+def test_disk_short(scene: Scene) -> None:
+    scene.beat()
+    scene.telemetry("host", HostSample(at=NOW, disk_free_bytes=5_000_000_000))
+    assert scene.alerts("disk_short") == []
+    scene.telemetry("host", HostSample(at=NOW, disk_free_bytes=4_999_999_999))
+    assert severities(scene.alerts("disk_short")) == ["critical"]
+    scene.telemetry("host", HostSample(at=NOW))
+    assert scene.alerts("disk_short") == []
+
+
+def test_since_is_when_the_daemon_raised_it_and_the_worst_comes_first(scene: Scene) -> None:
+    write(scene.run.dataset("d").responses, [b'{"sample_id":"x","text":"words"}\n', b"garbage\n"])
+    scene.events(event("alert.raised", NOW - 60, dataset="d", data={"code": "unreadable_lines"}))
+    alerts = scene.status().alerts
+    assert [(alert.code, alert.since) for alert in alerts] == [("tokens_zero", None), ("unreadable_lines", NOW - 60)]
+    assert all(alert.advice for alert in alerts)
+    assert all(alert.message.startswith("d: ") for alert in alerts)

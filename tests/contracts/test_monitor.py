@@ -1,0 +1,149 @@
+"""A folder, watched: the founding incident, and what happens to files meanwhile."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import contracts.monitor as monitor_module
+from contracts.daemon_info import DaemonInfo
+from contracts.fold.run import NotARunError
+from contracts.monitor import Monitor
+from contracts.status import DatasetStage, RunState
+from tests.support.incident import GENERATED, PRETOKENIZED, make_incident
+from tests.support.records import NOW, event, heartbeat, make_run, prompt_line, response, write
+
+
+class TestFoundingIncident:
+    """Show 4 of the issue: mixed old and new records, a torn last line and two garbage lines."""
+
+    @pytest.mark.parametrize("seed", [1, 2, 3])
+    def test_every_count_is_exact(self, tmp_path: Path, seed: int) -> None:
+        truth = make_incident(tmp_path, seed)
+        status = Monitor(tmp_path).refresh()
+        assert status.state is RunState.WATCHING
+        assert [each.name for each in status.datasets] == [*PRETOKENIZED, *GENERATED]
+        for each in status.datasets:
+            assert each.done == truth.done[each.name]
+            assert each.prompt_tokens == truth.prompt_tokens[each.name]
+            assert each.completion_tokens == truth.completion_tokens[each.name]
+            assert each.prompts == truth.prompts.get(each.name)
+            expected = DatasetStage.PRETOKENIZED if each.name in PRETOKENIZED else DatasetStage.WATCHING
+            assert each.stage is expected
+        totals = status.totals
+        assert totals.done == sum(truth.done.values())
+        assert totals.completion_tokens == sum(truth.completion_tokens.values())
+        assert (totals.unreadable, totals.unknown_counts, totals.duplicates, totals.failed) == (2, 0, 0, 0)
+        places = [(Path(each.file).parent.name, each.line) for each in status.unreadable]
+        assert [name for name, _ in places] == ["B2_opencodeinstruct", "B4_tools"]
+        assert places[0][1] == 12
+        assert {alert.code for alert in status.alerts} >= {"unreadable_lines"}
+
+    def test_an_independent_recount_agrees(self, tmp_path: Path) -> None:
+        make_incident(tmp_path)
+        status = Monitor(tmp_path).refresh()
+        for each in status.datasets:
+            path = tmp_path / "prepared" / each.name / "raw_responses.jsonl"
+            done, tokens, bad = set(), 0, 0
+            for line in path.read_text("utf-8").split("\n")[:-1] if path.exists() else []:
+                try:
+                    record = json.loads(line)
+                except ValueError:
+                    bad += 1
+                    continue
+                done.add(record["sample_id"])
+                tokens += record.get("response", {}).get("usage", record)["completion_tokens"]
+            assert (each.done, each.completion_tokens, each.unreadable) == (len(done), tokens, bad)
+
+    def test_the_torn_line_counts_once_it_is_whole(self, tmp_path: Path) -> None:
+        truth = make_incident(tmp_path)
+        monitor = Monitor(tmp_path)
+        before = monitor.refresh()
+        path = tmp_path / "prepared" / GENERATED[-1] / "raw_responses.jsonl"
+        write(path, [b',2,3,4,5],"server":"x"}\n'])
+        after = monitor.refresh()
+        assert after.totals.done == before.totals.done + 1 == sum(truth.done.values()) + 1
+        assert after.totals.completion_tokens == (before.totals.completion_tokens or 0) + 5
+        assert after.totals.unreadable == 2
+
+    def test_nothing_is_written(self, tmp_path: Path) -> None:
+        make_incident(tmp_path)
+        before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+        Monitor(tmp_path).refresh()
+        assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_what_happens_to_files_is_shown_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path)
+    write(run.dataset("d").responses, [response("d-0"), response("d-1")])
+    monitor = Monitor(tmp_path)
+    assert monitor.refresh().alerts == []
+    run.dataset("d").responses.write_bytes(b"")
+    for _ in range(2):
+        status = monitor.refresh()
+        assert [alert.code for alert in status.alerts] == ["file_changed"]
+        assert "raw_responses.jsonl was cut" in status.alerts[0].message
+        assert status.totals.done == 0
+    monkeypatch.setattr(monitor_module, "NOTE_SHOWN_S", 0.0)
+    assert monitor.refresh().alerts == []
+
+
+def test_a_damaged_checkpoint_is_shown(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    run.checkpoint.write_bytes(b"")
+    (alert,) = Monitor(tmp_path).refresh().alerts
+    assert "fold.checkpoint: is damaged or empty" in alert.message
+
+
+def test_a_living_daemon_is_seen_by_its_lock(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    run.daemon_info.write_bytes(msgspec.json.encode(DaemonInfo(pid=os.getpid(), since=NOW)))
+    monitor = Monitor(tmp_path)
+    assert monitor.refresh().state is RunState.STOPPED
+    descriptor = os.open(run.lock, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    beat = heartbeat(NOW + 60, mono=time.monotonic(), pid=os.getpid(), in_flight={"d": 3})
+    write(run.telemetry_file("daemon"), [beat])
+    status = monitor.refresh()
+    os.close(descriptor)
+    assert (status.state, status.daemon.pid, status.totals.in_flight) == (RunState.RUNNING, os.getpid(), 3)
+    assert status.at == pytest.approx(NOW + 60, abs=5)  # the daemon's time scale, whatever the wall clock says
+    assert status.daemon.heartbeat_age_s == pytest.approx(0, abs=5)
+
+
+def test_the_last_events(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    write(run.events, [event(f"x{number}") for number in range(5)])
+    monitor = Monitor(tmp_path)
+    monitor.refresh()
+    assert [each.kind for each in monitor.last_events(2)] == ["x3", "x4"]
+    assert monitor.last_events(0) == []
+    assert len(monitor.last_events(50)) == 5
+
+
+def test_what_to_watch(tmp_path: Path) -> None:
+    run = make_run(tmp_path, datasets=("d", "missing"))
+    run.dataset("missing").prompts.unlink()
+    run.dataset("missing").path.rmdir()
+    assert set(Monitor(tmp_path).watch_paths()) == {run.path.absolute(), run.dataset("d").path.absolute()}
+    run.telemetry.mkdir()
+    assert run.telemetry.absolute() in Monitor(tmp_path).watch_paths()
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(NotARunError):
+        Monitor(tmp_path)
+
+
+def test_a_new_data_set_in_a_foreign_folder_appears(tmp_path: Path) -> None:
+    write(tmp_path / "B1" / "raw_responses.jsonl", [response()])
+    monitor = Monitor(tmp_path)
+    assert len(monitor.refresh().datasets) == 1
+    write(tmp_path / "B2" / "prompts.jsonl", [prompt_line("p")])
+    assert [each.name for each in monitor.refresh().datasets] == ["B1", "B2"]
