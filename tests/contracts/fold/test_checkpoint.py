@@ -114,6 +114,19 @@ def edited(path: Path) -> None:
     in_place(path, b'"prompt_tokens":5', b'"prompt_tokens":7')
 
 
+def edited_between_the_samples(path: Path) -> None:
+    """The size is that of before, and nobody looks at the bytes: only the time tells."""
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(size // 32)
+        place = size // 32 + file.read().index(b'"prompt_tokens":5') + 16
+        assert all(not size * each // 16 <= place < size * each // 16 + 256 for each in range(16))
+        file.seek(place)
+        file.write(b"7")
+    later = path.stat().st_mtime_ns + 1_000_000
+    os.utime(path, ns=(later, later))
+
+
 def edited_and_grown(path: Path) -> None:
     edited(path)
     write(path, [b"\n", response("new", 1)])
@@ -129,7 +142,7 @@ def emptied(path: Path) -> None:
     path.write_bytes(b"")
 
 
-@pytest.mark.parametrize("change", [truncated, edited, edited_and_grown, replaced, emptied])
+@pytest.mark.parametrize("change", [truncated, edited, edited_between_the_samples, edited_and_grown, replaced, emptied])
 def test_a_changed_file_is_counted_again_and_it_is_said(run: RunDir, change: Callable[[Path], None]) -> None:
     saved(run)
     path = run.dataset("d").responses

@@ -341,6 +341,18 @@ def test_old_times_among_new_ones_lose_nothing(bulk: bool) -> None:
     assert len(fold.history.fine) <= 1920
 
 
+def test_a_bucket_that_became_coarse_between_two_lines_of_its_second() -> None:
+    fold = ResponseFold()
+    for number in range(1920):
+        fold.history.bucket(NOW + number)
+    foreign = b'{"sample_id":"b","completion_tokens":1,"finished_at":%d}\n' % (NOW + 5000)
+    lines = encode_line(response("a", 1, finished_at=NOW + 0.1)) + foreign
+    lines += encode_line(response("c", 1, finished_at=NOW + 0.2))
+    fold.feed(bytearray(lines), len(lines), 0, True)
+    assert fold.history.coarse
+    assert fold.history.since(0).responses == 3
+
+
 def all_known_lines() -> list[bytes]:
     lines = []
     for path in sorted((FIXTURES / "shapes").glob("r*.jsonl")):

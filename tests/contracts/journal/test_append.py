@@ -254,10 +254,12 @@ def test_the_path_is_followed(path: Path, how: str, caplog: pytest.LogCaptureFix
     else:
         path.unlink()
         path.parent.rmdir()
+    open_files = len(list(Path("/proc/self/fd").iterdir()))
     journal.append(BATCH)
     journal.sync()
     assert path.read_bytes() == BATCH
     assert str(path) in caplog.text
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_files
 
 
 def test_a_replacement_is_repaired_before_it_is_appended_to(path: Path, caplog: pytest.LogCaptureFixture) -> None:
