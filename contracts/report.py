@@ -78,9 +78,11 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
 def dataset_work(fold: RunFold, dataset: DatasetFold) -> Work:
     """Return what is known of a data set's work."""
     final = sum(failure.next is NextStep.QUARANTINED for _, failure in dataset.open_failures())
+    # Answers to prompts that are no longer there settle nothing: a prompt file that was replaced is not done.
+    answered = max(len(dataset.responses.done) - fold.events.strangers.get(dataset.name, 0), 0)
     return Work(
         prompts=dataset.prompts_to_answer,
-        settled=len(dataset.responses.done) + final,
+        settled=answered + final,
         completion_tokens=dataset.responses.completion_tokens if dataset.responses.known else None,
         known=dataset.responses.known,
         target_tokens=fold.target_of(dataset.name),

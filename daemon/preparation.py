@@ -9,7 +9,7 @@ from typing import Final
 
 from contracts.clock import Clock
 from contracts.fold.dataset import DatasetFold
-from contracts.fold.events import PROMPTS_FAILED, PROMPTS_READY
+from contracts.fold.events import PROMPTS_FAILED, PROMPTS_READY, STRANGERS
 from contracts.fold.run import RunFold
 from contracts.records import Failure, FailureClass, Requeue, Severity, encode_line
 from contracts.run_config import Dataset, RunConfig
@@ -84,6 +84,10 @@ def _least(values: list[int | None]) -> int | None:
     return min((value for value in values if value is not None), default=None)
 
 
+NO_LIMITS: Final = PromptLimits(None, None, None, 0)
+"""For a look at the samples' names alone."""
+
+
 class Preparation:
     """Makes the queues of a session, telling of everything that was refused.
 
@@ -155,7 +159,7 @@ class Preparation:
                 self._failed(error, dataset.name)
                 continue
             refused = record_refusals(fold, self._imported.get(dataset.name), index, self._clock, self._writer.append)
-            generated = sum(not entry.pretokenized for entry in index.entries)
+            generated = self._compare(fold, index)
             self._events.emit(
                 Severity.WARNING if refused else Severity.INFO,
                 PROMPTS_READY,
@@ -165,6 +169,30 @@ class Preparation:
             )
             queues.append(DatasetQueue(self._fold, fold, index))
         return queues
+
+    async def compare_responses(self) -> None:
+        """Find responses that belong to no prompt, before any server is needed; see `STRANGERS`."""
+        for dataset in self._fold.datasets.values():
+            try:
+                with await in_thread(partial(PromptIndex.build, dataset.folder.prompts, NO_LIMITS)) as index:
+                    self._compare(dataset, index)
+            except PromptError as error:
+                self._failed(error, dataset.name)
+
+    def _compare(self, dataset: DatasetFold, index: PromptIndex) -> int:
+        """Say how many responses belong to no prompt, when that changed; return the prompts that need an answer."""
+        keys = {entry.key for entry in index.entries if not entry.pretokenized}
+        count = len(dataset.responses.done - keys)
+        if count != self._fold.events.strangers.get(dataset.name, 0):
+            self._events.emit(
+                Severity.WARNING if count else Severity.INFO,
+                STRANGERS,
+                f"{dataset.name}: {count} responses belong to no usable prompt of {index.path.name} (was it "
+                f"replaced?); they count as done, and settle no prompt",
+                dataset=dataset.name,
+                data={"count": count},
+            )
+        return len(keys)
 
     def _look_at(self, dataset: Dataset) -> None:
         """Say at once that a person's own prompts are missing or empty: it takes no server to know that."""

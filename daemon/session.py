@@ -151,8 +151,13 @@ class Session:
         preparation = Preparation(self.run_dir, self.config, self.fold, self.events, self.clock, self.writer)
         self.unusable = preparation.failed
         await preparation.import_prompts()
-        if await self._nothing_left():
-            return
+        if self._nothing_left():
+            # So say the counts; the names decide: prompts that were exchanged for others are not answered.
+            await preparation.compare_responses()
+            await self._until_written()
+            await self._keeper.poll()
+            if self._nothing_left():
+                return
         self.condition.activity = "waiting for a server"
         await self._until_servers()
         if self.condition.draining:
@@ -163,10 +168,7 @@ class Session:
         self._requeueing.apply_early(queues)
         self._rules.needs = needs_of(queues, limits)
         self.scheduler.queues += queues
-        while self.writer.unwritten and not self.condition.draining:
-            # What is refused is on the disk before anything is sent.
-            self._changed.clear()
-            await self._changed.wait()
+        await self._until_written()  # what is refused is on the disk before anything is sent
         # Prompts by the hundred thousand live as long as we do: the collector need not look at them every few seconds.
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
@@ -176,6 +178,12 @@ class Session:
             # A target that was raised a moment ago is in its file by now, and may not have been read.
             await self._keeper.poll()
             self.scheduler.refresh()
+
+    async def _until_written(self) -> None:
+        """Wait until everything that was handed to the writer is in its file."""
+        while self.writer.unwritten and not self.condition.draining:
+            self._changed.clear()
+            await self._changed.wait()
 
     async def _until_servers(self) -> None:
         """Wait for a usable server, and then a little for the others: prompts must fit them all."""
@@ -193,7 +201,7 @@ class Session:
             except TimeoutError:
                 continue
 
-    async def _nothing_left(self) -> bool:
+    def _nothing_left(self) -> bool:
         """Whether the files alone show that all is done: no server is needed to say so."""
         status = self.status()
         finished = [DatasetStage.FINISHED, DatasetStage.PRETOKENIZED]

@@ -22,6 +22,8 @@ ALERT_RAISED: Final = "alert.raised"
 ALERT_CLEARED: Final = "alert.cleared"
 PROMPTS_FAILED: Final = "prompts.failed"
 PROMPTS_READY: Final = "prompts.ready"
+STRANGERS: Final = "prompts.strangers"
+"""Responses belong to no prompt of the data set; ``data`` holds their ``count``, 0 when that is over."""
 
 _DECODER: Final = msgspec.json.Decoder(Event)
 
@@ -51,6 +53,8 @@ class EventFold:
         self.targets: dict[str, int] = {}
         self.prompts_failed: dict[str, str] = {}
         """Data sets whose prompts could not be used at the last start, with the reason."""
+        self.strangers: dict[str, int] = {}
+        """Responses that belong to no prompt of their data set, as the last daemon that compared them found."""
         self.open_alerts: dict[str, float] = {}
         """`alert_key` of every alert that was raised and not cleared -> when."""
 
@@ -93,6 +97,9 @@ class EventFold:
             self.prompts_failed[event.dataset] = event.message
         elif event.kind == PROMPTS_READY and event.dataset is not None:
             self.prompts_failed.pop(event.dataset, None)
+        elif event.kind == STRANGERS and event.dataset is not None:
+            count = event.data.get("count")
+            self.strangers[event.dataset] = count if isinstance(count, int) else 0
         elif event.kind == SET:
             self._set(event.data)
         elif event.kind == ALERT_RAISED:

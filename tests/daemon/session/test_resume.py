@@ -86,6 +86,18 @@ async def test_prompts_added_later_are_sent_and_nothing_else(tmp_path: Path) -> 
         assert sorted(map(tuple, server.prompts()[3:])) == [(1, 3), (1, 4)]
 
 
+async def test_prompts_that_were_exchanged_for_others_are_answered(tmp_path: Path) -> None:
+    """As many responses as prompts, but to others: that is not done, and is said."""
+    async with ScriptedSglang() as server:
+        run = make_run(tmp_path, [server.url], {"B1": prompt_lines(4)})
+        assert await run_to_end(run) is False
+        write_prompts(run / "prepared" / "B1" / "prompts.jsonl", prompt_lines(4, first=3))
+        assert await run_to_end(run) is False
+    assert sorted(answered(run)) == ["p0", "p1", "p2", "p3", "p4", "p5", "p6"]
+    said = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    assert [event["data"]["count"] for event in said if event["kind"] == "prompts.strangers"] == [3]
+
+
 async def test_pretokenized_prompts_are_not_generated(tmp_path: Path) -> None:
     masked = [{"sample_id": f"m{index}", "input_ids": [3, index], "loss_mask": [0, 1]} for index in range(3)]
     async with ScriptedSglang() as server:
