@@ -58,7 +58,13 @@ class DatasetFold:
         Raises:
             OSError: A file is there and cannot be read.
         """
-        return sum(tail.poll(self.sink(name), most_bytes) for name, tail in self.tails.items()) > 0
+        changed = sum(tail.poll(self.sink(name), most_bytes) for name, tail in self.tails.items()) > 0
+        if self.responses.wants_exact:
+            # How much is wrong must not depend on how the file was read.
+            self.responses.begin_exact()
+            self.tails[RESPONSES] = Tail(self.folder.responses)
+            self.tails[RESPONSES].poll(self.responses, most_bytes)
+        return changed
 
     def take_notes(self) -> list[str]:
         """Return, once, what happened to the files (cut, replaced, deleted)."""

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
+from contracts.commands import DEFAULT
+from contracts.fold.lines import decoded_lines
 from contracts.fold.places import Places
 from contracts.records import Event
-from contracts.shapes.values import printable
 
 KEPT: Final = 500
 
@@ -20,6 +21,9 @@ RESUMED: Final = "run.resumed"
 SET: Final = "control.set"
 ALERT_RAISED: Final = "alert.raised"
 ALERT_CLEARED: Final = "alert.cleared"
+HALTED: Final = "dataset.halted"
+"""Raises the alert `HALTED_ALERT` of its data set: no event of its own does."""
+HALTED_ALERT: Final = "dataset_halted"
 PROMPTS_FAILED: Final = "prompts.failed"
 PROMPTS_READY: Final = "prompts.ready"
 STRANGERS: Final = "prompts.strangers"
@@ -50,7 +54,10 @@ class EventFold:
         """End of the last pause, in this session."""
         self.concurrency: int | None = None
         """What a person set last; None: as in run.toml."""
+        self.concurrency_set_at = 0.0
         self.targets: dict[str, int] = {}
+        """What a person set, by data set; the others are as in run.toml."""
+        self.targets_set_at: dict[str, float] = {}
         self.prompts_failed: dict[str, str] = {}
         """Data sets whose prompts could not be used at the last start, with the reason."""
         self.strangers: dict[str, int] = {}
@@ -65,17 +72,9 @@ class EventFold:
 
     def feed(self, block: bytearray, end: int, offset: int, bulk: bool) -> None:
         """Apply whole lines; see `LineSink`."""
-        position = 0
-        while position < end:
-            self.lines += 1
-            newline = block.find(b"\n", position, end)
-            line = bytes(block[position:newline])
-            if line.strip():
-                try:
-                    self.apply(_DECODER.decode(line))
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    self.unreadable.add(offset + position, self.lines, printable(str(error)))
-            position = newline + 1
+        for record in decoded_lines(block, end, offset, self.lines, _DECODER, self.unreadable):
+            self.apply(record)
+        self.lines += block.count(b"\n", 0, end)
 
     def apply(self, event: Event) -> None:
         """Apply one event."""
@@ -101,18 +100,25 @@ class EventFold:
             count = event.data.get("count")
             self.strangers[event.dataset] = count if isinstance(count, int) else 0
         elif event.kind == SET:
-            self._set(event.data)
+            self._set(event.at, event.data)
         elif event.kind == ALERT_RAISED:
             self.open_alerts[alert_key(str(event.data.get("code")), event.dataset)] = event.at
+        elif event.kind == HALTED:
+            self.open_alerts[alert_key(HALTED_ALERT, event.dataset)] = event.at
         elif event.kind == ALERT_CLEARED:
             self.open_alerts.pop(alert_key(str(event.data.get("code")), event.dataset), None)
 
-    def _set(self, data: dict[str, Any]) -> None:
+    def _set(self, at: float, data: dict[str, Any]) -> None:
         concurrency, targets = data.get("concurrency"), data.get("targets")
         if isinstance(concurrency, int):
-            self.concurrency = concurrency
-        if isinstance(targets, dict):
-            self.targets.update({str(name): value for name, value in targets.items() if isinstance(value, int)})
+            self.concurrency, self.concurrency_set_at = concurrency, at
+        elif concurrency == DEFAULT:
+            self.concurrency = None
+        for name, value in targets.items() if isinstance(targets, dict) else ():
+            if isinstance(value, int):
+                self.targets[name], self.targets_set_at[name] = value, at
+            elif value == DEFAULT:
+                self.targets.pop(name, None)
 
     def running_s(self, now: float) -> float | None:
         """Return the seconds of this session that were not paused, or None before the first daemon."""

@@ -7,10 +7,10 @@ from typing import Final
 import msgspec
 
 from contracts.fold.history import History
+from contracts.fold.lines import decoded_lines
 from contracts.fold.places import Places
 from contracts.records import Failure, FailureClass, NextStep, Requeue
 from contracts.sample_id import sample_key
-from contracts.shapes.values import printable
 
 
 class SampleFailure(msgspec.Struct, array_like=True):
@@ -56,17 +56,9 @@ class FailureFold(msgspec.Struct):
 
     def feed(self, block: bytearray, end: int, offset: int, bulk: bool) -> None:
         """Apply whole lines; see `LineSink`."""
-        position = 0
-        while position < end:
-            self.lines += 1
-            newline = block.find(b"\n", position, end)
-            line = bytes(block[position:newline])
-            if line.strip():
-                try:
-                    self.apply(_DECODER.decode(line))
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    self.unreadable.add(offset + position, self.lines, printable(str(error)))
-            position = newline + 1
+        for record in decoded_lines(block, end, offset, self.lines, _DECODER, self.unreadable):
+            self.apply(record)
+        self.lines += block.count(b"\n", 0, end)
 
     def apply(self, record: Failure | Requeue) -> None:
         """Apply one record."""

@@ -4,8 +4,9 @@ Every line goes through `contracts.shapes`, except in bulk: of gigabytes of line
 out unread and only the rest is decoded, which makes counting a matter of memory bandwidth. A line that is in any way
 not like that, keys, values and all, goes the usual way.
 
-What bulk reading does not see is damage within the ids that changes neither their width nor holds a quote, a newline
-or a NUL: of that, and of counts that contradict the ids, it looks at every 128th line.
+What bulk reading sees of the ids is their width, whether a quote is among them, and pages that a power cut left full of
+zeros. Of other damage, and of counts that differ from the ids by less than their width tells, it looks at every 64th
+line. The first contradiction found so has the whole file read again, line by line (`wants_exact`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from contracts.shapes import BadLine, Outcome, ResponseFact, decode_response_lin
 from contracts.shapes.answer import FAILED_REASONS, stamp
 from contracts.shapes.values import MAX_COUNT, printable
 
-_EXACT_EVERY: Final = 128
+_EXACT_EVERY: Final = 64
+_PAGE: Final = 4096
+_HEAD_BYTES: Final = 1024
+"""Within so many bytes from its start a line like ours begins its ids."""
 _USUAL: Final = ("stop", "length")
 _COMPACT: Final = (b'"output_ids":[', 14, 2)
 _SPACED: Final = (b'"output_ids": [', 15, 3)
@@ -82,18 +86,35 @@ class ResponseFold(msgspec.Struct):
     think_missing: int = 0
     notes: list[str] = []
     """Resets of the file, for the person who watches; taken by the reader."""
+    unchecked: int = 0
+    """Responses whose ids were not counted, but only held against their width."""
+    exact: bool = False
+    """Read every line of this file in full, also in bulk."""
+
+    @property
+    def wants_exact(self) -> bool:
+        """Whether counts contradict ids in this file and not all of it was looked at: then it is to be read again."""
+        return self.contradictions.count > 0 and self.unchecked > 0
 
     def reset(self, why: str) -> None:
         """Start again; see `LineSink`."""
+        self._clear()
+        self.notes.append(why)
+
+    def begin_exact(self) -> None:
+        """Start again, and read every line in full from now on."""
+        self._clear()
+        self.exact = True
+
+    def _clear(self) -> None:
         fresh = ResponseFold()
         for name in self.__struct_fields__:
-            if name != "notes":
+            if name not in ("notes", "exact"):
                 setattr(self, name, getattr(fresh, name))
-        self.notes.append(why)
 
     def feed(self, block: bytearray, end: int, offset: int, bulk: bool) -> None:
         """Count whole lines; see `LineSink`."""
-        if bulk and block.find(b"\0", 0, end) < 0:
+        if bulk and not self.exact and b"\0" not in block[-offset % _PAGE : end : _PAGE]:
             self._feed_bulk(block, end, offset)
             return
         position = 0
@@ -112,21 +133,19 @@ class ResponseFold(msgspec.Struct):
         every = _EXACT_EVERY
         begin = until = 0.0  # of the bucket
         bucket = Bucket()
+        responses_in = tokens_in = 0  # of it, not yet added
         position = 0
         while position < end:
             lines += 1
-            newline = find(_NEWLINE, position, end)
-            start = find(opening, position, newline)
-            if start < 0:
-                opening, length, back = _SPACED if opening is _COMPACT[0] else _COMPACT
-                start = find(opening, position, newline)
+            start = find(opening, position, position + _HEAD_BYTES)
             ids = start + length
             # The first quote behind the ids begins the next key: not so where a line was torn in its ids and another
-            # one continues it. There is none when the ids come last.
-            quote = find(_QUOTE, ids, newline)
-            close = newline - 2 if quote < 0 else quote - back
+            # one continues it, or where the ids come last.
+            quote = find(_QUOTE, ids, end) if start > 0 and find(_NEWLINE, position, start) < 0 else -1
+            close = quote - back
+            newline = find(_NEWLINE, quote if quote > 0 else position, end)
             record = None
-            if start > 0 and lines % every:
+            if quote > 0:
                 # Cut at the wrong place, this is no JSON, or the ids in it are not empty.
                 try:
                     record = decode(block[position:ids] + block[close:newline])
@@ -135,10 +154,16 @@ class ResponseFold(msgspec.Struct):
             if (
                 record is None
                 or not 2 * (tokens := record.completion_tokens) - 1 <= close - ids <= 8 * tokens
+                or (lines % every == 0 and _count_ids(block[ids:close]) != tokens)
                 or ((reason := record.finish_reason) not in reasons and not _new_reason(reason, reasons))
             ):
                 self.lines = lines
+                bucket.responses += responses_in
+                bucket.tokens += tokens_in
+                responses_in = tokens_in = 0
+                newline = find(_NEWLINE, position, end)
                 self._slow(block, position, newline, offset)
+                opening, length, back = _SPACED if find(_SPACED[0], position, newline) >= 0 else _COMPACT
                 begin = until = 0.0  # the history may have been coarsened
                 position = newline + 1
                 continue
@@ -154,9 +179,12 @@ class ResponseFold(msgspec.Struct):
             reasons[reason] += 1
             at = record.finished_at
             if not begin <= at < until:
+                bucket.responses += responses_in
+                bucket.tokens += tokens_in
+                responses_in = tokens_in = 0
                 begin, until, bucket = self._bucket(at)
-            bucket.responses += 1
-            bucket.tokens += tokens
+            responses_in += 1
+            tokens_in += tokens
             if reason == "length":
                 bucket.lengths += 1
             if record.think_end is not None:
@@ -164,7 +192,10 @@ class ResponseFold(msgspec.Struct):
                 if not record.think_end:
                     self.think_missing += 1
                     bucket.think_missing += 1
+        bucket.responses += responses_in
+        bucket.tokens += tokens_in
         self.lines = lines
+        self.unchecked += sum(reasons.values())
         self.duplicates += duplicates
         self.known += sum(reasons.values())
         self.prompt_tokens += prompt_sum
@@ -249,6 +280,14 @@ class ResponseFold(msgspec.Struct):
 
     def _count_reason(self, reason: str, count: int) -> None:
         self.finish_reasons[reason] = self.finish_reasons.get(reason, 0) + count
+
+
+def _count_ids(ids: bytearray) -> int | None:
+    """Return how many ids these are, or None when it is anything but ids and commas."""
+    commas = ids.translate(None, b"0123456789 ")  # one pass at C speed
+    if commas != b"," * len(commas):
+        return None
+    return len(commas) + 1 if commas or ids.strip() else 0
 
 
 def _new_reason(reason: str, reasons: dict[str, int]) -> bool:

@@ -84,8 +84,10 @@ class RunFold:
 
     def target_of(self, name: str) -> int | None:
         """Return a data set's token target: set by a person, else from run.toml; None: none."""
-        if name in self.events.targets:
-            return self.events.targets[name]
+        return self.events.targets[name] if name in self.events.targets else self.configured_target(name)
+
+    def configured_target(self, name: str) -> int | None:
+        """Return a data set's token target as run.toml says; None: none."""
         if self.config is None:
             return None
         for dataset in self.config.datasets:

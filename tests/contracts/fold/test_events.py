@@ -89,3 +89,22 @@ def test_lines_that_are_no_events() -> None:
     assert all(place.why.isprintable() for place in fold.unreadable.first)
     fold.reset("events.jsonl was deleted")
     assert (fold.unreadable.count, len(fold.last), fold.lines, fold.notes) == (0, 0, 0, ["events.jsonl was deleted"])
+
+
+def test_what_was_set_can_be_taken_back() -> None:
+    fold = fold_of(
+        event("control.set", 1, data={"concurrency": 64, "targets": {"a": 5, "b": 6}}),
+        event("control.set", 2, data={"concurrency": None, "targets": {"b": "default"}}),
+    )
+    assert (fold.concurrency, fold.targets, fold.targets_set_at["a"], fold.concurrency_set_at) == (64, {"a": 5}, 1, 1)
+    fold = fold_of(
+        event("control.set", 1, data={"concurrency": 64, "targets": {}}),
+        event("control.set", 2, data={"concurrency": "default", "targets": {"never": "default"}}),
+    )
+    assert (fold.concurrency, fold.targets) == (None, {})
+
+
+def test_a_data_set_that_stops_opens_its_alert() -> None:
+    halted = event("dataset.halted", 5, dataset="B1")
+    assert fold_of(halted).open_alerts == {"dataset_halted/B1": 5}
+    assert fold_of(halted, event("alert.cleared", 9, dataset="B1", data={"code": "dataset_halted"})).open_alerts == {}

@@ -55,6 +55,42 @@ def test_only_strange_lines(path: Path) -> None:
     assert at(newest) is None
 
 
+def test_says_when_the_newest_lines_are_garbled(path: Path) -> None:
+    newest = Newest(path, HostSample)
+    write(path, [host(1)])
+    newest.poll()
+    size = path.stat().st_size
+    write(path, [b"what\n", b"\n", b"ever\n"])
+    assert newest.poll() is False  # nothing newer
+    assert at(newest) == 1
+    assert newest.garbled is not None
+    assert (newest.garbled.path, newest.garbled.count, newest.garbled.offset) == (path, 2, size + 6)
+    afresh = Newest(path, HostSample)
+    afresh.poll()
+    assert (afresh.garbled, afresh.sample) == (newest.garbled, newest.sample)
+    write(path, [host(2)])
+    assert newest.poll() is True
+    assert at(newest) == 2
+    assert newest.garbled is None
+
+
+def test_what_was_garbled_is_over_when_the_file_is_gone(path: Path) -> None:
+    newest = Newest(path, HostSample)
+    write(path, [b"what\n"])
+    newest.poll()
+    assert newest.garbled is not None
+    path.unlink()
+    newest.poll()
+    assert newest.garbled is None
+
+
+def test_the_rest_of_a_line_that_began_before_what_is_read_is_not_garbled(path: Path) -> None:
+    write(path, [b'{"at":1,"new_key":"' + b"x" * 200_000 + b'"}\n'])
+    newest = Newest(path, HostSample)
+    assert newest.poll() is False
+    assert newest.garbled is None
+
+
 def test_goes_through_a_rotation(path: Path) -> None:
     newest = Newest(path, HostSample)
     write(path, [host(1), host(2)])
