@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -16,12 +16,16 @@ PROTOCOL: Final = 1
 """Version of the control protocol; the daemon's `Reply` to `Ping` names its own."""
 
 
+DEFAULT: Final = "default"
+"""In a `Set`: as run.toml says, whatever was set before."""
+
+
 class Command(msgspec.Struct, tag_field="command", forbid_unknown_fields=True, kw_only=True):
     """Base of all commands; ``command`` names which."""
 
 
 class Ping(Command, tag="ping"):
-    """Is anybody there? The reply's result: ``{"pid", "run", "since", "protocol", "version"}``."""
+    """Is anybody there? The reply's result: ``{"pid", "run", "since", "protocol", "version", "state"}``."""
 
 
 class Status(Command, tag="status"):
@@ -47,10 +51,10 @@ class Stop(Command, tag="stop"):
 
 
 class Set(Command, tag="set"):
-    """Change the run while it runs; kept over restarts by its event record."""
+    """Change the run; kept over restarts by its event record. ``"default"``: as run.toml says."""
 
-    concurrency: Annotated[int, msgspec.Meta(ge=1, le=65_536)] | None = None
-    targets: dict[str, Count] = {}
+    concurrency: Annotated[int, msgspec.Meta(ge=1, le=65_536)] | Literal["default"] | None = None
+    targets: dict[str, Count | Literal["default"]] = {}
     """New ``target_tokens`` by data set."""
 
 

@@ -28,21 +28,31 @@ UNKNOWN: Final = Liveness(None)
 
 
 def look(run: RunDir) -> Liveness:
-    """Return whether a daemon holds the run's lock, and what daemon.json says of it."""
+    """Return whether a daemon holds the run's lock, and what daemon.json says of it.
+
+    Unknown in a foreign folder, and where this user may not open the lock.
+    """
     if not run.is_run:
         return UNKNOWN
-    if not _is_locked(run.lock):
+    locked = _is_locked(run.lock)
+    if locked is None:
+        return UNKNOWN
+    if not locked:
         return Liveness(False)
     info = read_daemon_info(run.daemon_info)
     return Liveness(True) if info is None else Liveness(True, info.pid, info.since)
 
 
-def _is_locked(path: Path) -> bool:
-    """Whether somebody holds the exclusive lock; tried with a shared one, which is given back at once."""
+def _is_locked(path: Path) -> bool | None:
+    """Whether somebody holds the exclusive lock; tried with a shared one, which is given back at once.
+
+    Returns:
+        None where that may not be tried: another user's lock, closed to this one.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
+    except OSError as error:
+        return None if error.errno in (errno.EACCES, errno.EPERM) else False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
@@ -50,6 +60,15 @@ def _is_locked(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def judged_by_heartbeat(
+    liveness: Liveness, heartbeat: Heartbeat | None, monotonic: float, wall: float, stale_s: float
+) -> Liveness:
+    """Return the liveness, made certain by a fresh heartbeat where the lock told nothing."""
+    if liveness.alive is not None or heartbeat is None or heartbeat_age(heartbeat, monotonic, wall) >= stale_s:
+        return liveness
+    return Liveness(True, heartbeat.pid)
 
 
 def current_heartbeat(heartbeat: Heartbeat | None, liveness: Liveness) -> Heartbeat | None:

@@ -220,6 +220,9 @@ class Heartbeat(msgspec.Struct, kw_only=True):
     state: str
     """``running``, ``paused``, ``draining`` or ``finished``."""
     reason: str | None
+    blocked: str | None = None
+    """Why nothing can be sent now though work is left and nobody paused it: no usable server, or only stopped data
+    sets are left; None otherwise."""
     concurrency: int
     in_flight: dict[str, int]
     """Open requests of each data set."""

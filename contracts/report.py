@@ -6,14 +6,15 @@ import time
 from collections.abc import Sequence
 from typing import TypeVar
 
-from contracts.alerts import View, current_alerts, stalled_for_s
+from contracts.alerts import View, current_alerts
 from contracts.eta import Work, eta_s, is_finished, remaining_tokens
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.places import KEPT
 from contracts.fold.run import RunFold
-from contracts.liveness import Liveness, current_heartbeat, heartbeat_age
+from contracts.liveness import Liveness, current_heartbeat, heartbeat_age, judged_by_heartbeat
 from contracts.rates import tokens_per_s
 from contracts.records import Heartbeat, NextStep
+from contracts.run_state import can_send, run_state
 from contracts.status import (
     DaemonStatus,
     DatasetStage,
@@ -38,18 +39,22 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
         now: The present, on the time scale of the records.
         monotonic: The machine's monotonic clock, to know the heartbeat's age; None: now.
     """
+    monotonic = time.monotonic() if monotonic is None else monotonic
+    if fold.config is not None and fold.events.session_stopped_at is None:
+        stale_s = fold.config.alerts.heartbeat_stale_s
+        liveness = judged_by_heartbeat(liveness, fold.telemetry.heartbeat, monotonic, now, stale_s)
     alive = bool(liveness.alive)
     heartbeat = current_heartbeat(fold.telemetry.heartbeat, liveness)
     age = None
     if heartbeat is not None:
-        age = heartbeat_age(heartbeat, time.monotonic() if monotonic is None else monotonic, now)
+        age = heartbeat_age(heartbeat, monotonic, now)
     datasets = [_dataset(fold, dataset, heartbeat, now) for dataset in fold.datasets.values()]
     finished = fold.config is not None and all(
         dataset.stage in (DatasetStage.FINISHED, DatasetStage.PRETOKENIZED) for dataset in datasets
     )
     view = View(fold, liveness, heartbeat, now, age, finished)
-    state, reason = _state(view)
-    if state in (RunState.STALLED, RunState.STOPPED, RunState.PAUSED):
+    state, reason = run_state(view)
+    if state in (RunState.STALLED, RunState.STOPPED, RunState.PAUSED) or not can_send(view):
         for status in datasets:
             status.eta_s = 0.0 if status.eta_s == 0.0 else None
     telemetry = fold.telemetry
@@ -72,6 +77,7 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
         host=telemetry.host if alive else None,
         alerts=current_alerts(view),
         unreadable=_unreadable(fold),
+        oldest_request_s=_rounded(heartbeat.oldest_request_s) if heartbeat else None,
     )
 
 
@@ -79,38 +85,14 @@ def dataset_work(fold: RunFold, dataset: DatasetFold) -> Work:
     """Return what is known of a data set's work."""
     final = sum(failure.next is NextStep.QUARANTINED for _, failure in dataset.open_failures())
     # Answers to prompts that are no longer there settle nothing: a prompt file that was replaced is not done.
-    answered = max(len(dataset.responses.done) - fold.events.strangers.get(dataset.name, 0), 0)
+    settled = max(len(dataset.responses.done) + final - fold.events.strangers.get(dataset.name, 0), 0)
     return Work(
         prompts=dataset.prompts_to_answer,
-        settled=answered + final,
+        settled=settled,
         completion_tokens=dataset.responses.completion_tokens if dataset.responses.known else None,
         known=dataset.responses.known,
         target_tokens=fold.target_of(dataset.name),
     )
-
-
-def _state(view: View) -> tuple[RunState, str | None]:
-    heartbeat = view.heartbeat
-    if view.fold.config is None:
-        return RunState.WATCHING, "a folder of other tools, read only"
-    if not view.liveness.alive:
-        if view.finished:
-            return RunState.FINISHED, None
-        return RunState.STOPPED, "no daemon is running, and work is left"
-    if view.heartbeat_age_s is not None and view.heartbeat_age_s >= view.limits.heartbeat_stale_s:
-        return RunState.STALLED, f"no heartbeat of the daemon for {view.heartbeat_age_s:.0f} s"
-    waited = stalled_for_s(view)
-    if waited is not None and heartbeat is not None:
-        return RunState.STALLED, f"nothing for {waited:.0f} s, {sum(heartbeat.in_flight.values())} requests open"
-    if heartbeat is None:
-        return RunState.RUNNING, "starting"
-    if heartbeat.state == "paused":
-        return RunState.PAUSED, heartbeat.reason
-    if heartbeat.state == "draining":
-        return RunState.DRAINING, heartbeat.reason
-    if view.finished and not sum(heartbeat.in_flight.values()):
-        return RunState.FINISHED, heartbeat.reason
-    return RunState.RUNNING, heartbeat.reason
 
 
 def _dataset(fold: RunFold, dataset: DatasetFold, heartbeat: Heartbeat | None, now: float) -> DatasetStatus:
@@ -140,7 +122,7 @@ def _dataset(fold: RunFold, dataset: DatasetFold, heartbeat: Heartbeat | None, n
         completion_tokens=tokens,
         avg_completion_tokens=_rounded(responses.completion_tokens / responses.known) if responses.known else None,
         target_tokens=target,
-        overrun_tokens=max(tokens - target, 0) if target is not None and tokens is not None else None,
+        overrun_tokens=_overrun(tokens, target),
         tokens_per_s=_rounded(tokens_per_s(responses.history, now, since)) if moving else None,
         tokens_per_s_run=_run_speed(fold, [dataset], now, heartbeat is not None),
         eta_s=None,
@@ -149,12 +131,19 @@ def _dataset(fold: RunFold, dataset: DatasetFold, heartbeat: Heartbeat | None, n
         finish_reasons=dict(sorted(responses.finish_reasons.items())),
     )
     status.stage = _stage(fold, dataset, work, status)
-    if status.stage in (DatasetStage.FINISHED, DatasetStage.PRETOKENIZED):
+    if status.stage is DatasetStage.HALTED:
+        # What came in its last minute is over, and nothing more is sent until a person says so.
+        status.tokens_per_s = 0.0 if status.in_flight == 0 else status.tokens_per_s
+    elif status.stage in (DatasetStage.FINISHED, DatasetStage.PRETOKENIZED):
         status.eta_s = 0.0
     elif heartbeat is not None:
         rate = tokens_per_s(responses.history, now, since, ETA_WINDOW_S)
         status.eta_s = _rounded(eta_s(remaining_tokens(work), rate))
     return status
+
+
+def _overrun(tokens: int | None, target: int | None) -> int | None:
+    return None if tokens is None or target is None or tokens < target else tokens - target
 
 
 def _stage(fold: RunFold, dataset: DatasetFold, work: Work, status: DatasetStatus) -> DatasetStage:
@@ -192,7 +181,9 @@ def _totals(fold: RunFold, datasets: list[DatasetStatus], now: float, alive: boo
         quarantined=sum(status.quarantined for status in datasets),
         in_flight=_all([status.in_flight for status in datasets]),
         waiting_retry=_all([status.waiting_retry for status in datasets]),
-        unreadable=sum(status.unreadable for status in datasets) + fold.events.unreadable.count,
+        unreadable=sum(status.unreadable for status in datasets)
+        + fold.events.unreadable.count
+        + sum(each.count for each in fold.telemetry.garbled()),
         unknown_counts=sum(status.unknown_counts for status in datasets),
         duplicates=sum(status.duplicates for status in datasets),
         incomplete=sum(status.incomplete for status in datasets),
@@ -253,6 +244,10 @@ def _unreadable(fold: RunFold) -> list[UnreadableLine]:
     found += [
         UnreadableLine(file=str(fold.run.events), offset=place.offset, line=place.line, why=place.why)
         for place in fold.events.unreadable.first
+    ]
+    found += [
+        UnreadableLine(file=str(each.path), offset=each.offset, line=None, why=each.why)
+        for each in fold.telemetry.garbled()
     ]
     return found[:KEPT]
 

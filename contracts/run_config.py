@@ -94,6 +94,7 @@ class Alerts(_Table):
     """``[alerts]``: thresholds; see docs/alerts.md for what each means."""
 
     stall_after_s: PositiveSeconds = 300.0
+    old_request_s: PositiveSeconds = 600.0
     slow_share_pct: Percent = 33.0
     heartbeat_stale_s: PositiveSeconds = 15.0
     telemetry_stale_s: PositiveSeconds = 30.0
@@ -101,6 +102,8 @@ class Alerts(_Table):
     failure_share_pct: Percent = 5.0
     abort_share_pct: Percent = 5.0
     think_end_missing_pct: Percent = 20.0
+    refused_share_pct: Percent = 10.0
+    """Share of a data set's prompts that cannot be used."""
     min_samples: Positive = 50
     """Shares are judged only over at least this many recent outcomes."""
     disk_free_min_gb: Annotated[float, msgspec.Meta(ge=0)] = 5.0
@@ -150,7 +153,15 @@ _TABLES: Final[dict[str, type[_Table]]] = {
     "alerts": Alerts,
     "telemetry": Telemetry,
 }
-_STAGES: Final = ("generate", "extract")
+EXTRACT: Final = "extract"
+EXTRACT_LATER: Final = "stage extract is not part of this version: hidden states are not captured yet"
+_PATTERNS: Final = {
+    "^https?": "must be like http://127.0.0.1:30000, without a path",
+    "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}": "may hold letters, digits, dots, dashes, underscores, begins with a letter or digit",
+}
+"""What a pattern that a value does not match asks for, in words."""
+
+_STAGES: Final = ("generate", EXTRACT)
 _INTEGER_SAMPLING: Final = {"max_new_tokens": 0, "min_new_tokens": 0, "top_k": -1}
 
 
@@ -219,6 +230,8 @@ def _check_values(config: RunConfig, source: str) -> None:
     for stage in config.run.stages:
         if stage not in _STAGES:
             raise ConfigError(f"{source}: [run] stages: unknown stage {stage!r}{_suggest(stage, _STAGES)}")
+    if config.run.stages == [EXTRACT]:
+        raise ConfigError(f"{source}: [run] stages: {EXTRACT_LATER}")
     names = [dataset.name for dataset in config.datasets]
     for name in names:
         if names.count(name) > 1:
@@ -253,4 +266,8 @@ def _place(message: str) -> str:
     found = re.search(r" - at `\$\.?(.*)`$", message)
     if not found:
         return message
-    return f"{found.group(1)}: {message[: found.start()]}"
+    what = message[: found.start()]
+    for pattern, words in _PATTERNS.items():
+        if pattern in what:
+            what = words
+    return f"{found.group(1)}: {what}"

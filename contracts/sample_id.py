@@ -16,8 +16,3 @@ def sample_key(sample_id: SampleId) -> bytes:
     A lone half of a surrogate pair (legal as an escape in JSON) is kept apart from other text by its raw three bytes.
     """
     return str(sample_id).encode("utf-8", "surrogatepass")
-
-
-def key_text(key: bytes) -> str:
-    """Return the text of a key for people to read; what is not UTF-8 shows as a replacement mark."""
-    return key.decode("utf-8", "replace")

@@ -26,7 +26,7 @@ class RunState(enum.StrEnum):
     """No daemon, and work is left."""
     FINISHED = "finished"
     STALLED = "stalled"
-    """A daemon is there, requests are open, and nothing has come back for too long."""
+    """A daemon is there and work is left, but nothing comes back for too long, or nothing can be sent."""
     WATCHING = "watching"
     """A folder of other tools, read only: nobody knows what is still to come."""
 
@@ -49,7 +49,7 @@ class DaemonStatus(msgspec.Struct, kw_only=True):
     """The daemon, as far as this reader can tell."""
 
     alive: bool | None
-    """None where nobody can tell (a foreign folder)."""
+    """None where nobody can tell: a foreign folder, another user's run with a lock that may not be read."""
     pid: int | None = None
     since: float | None = None
     heartbeat_age_s: float | None = None
@@ -74,7 +74,7 @@ class DatasetStatus(msgspec.Struct, kw_only=True):
     in_flight: int | None
     waiting_retry: int | None
     unreadable: int
-    """Lines of the journals that fit no known shape."""
+    """Lines of the journals that fit no known shape; in the totals, those of events and telemetry too."""
     unknown_counts: int
     """Responses that state no token count: in ``done``, not in any token sum."""
     duplicates: int
@@ -87,7 +87,7 @@ class DatasetStatus(msgspec.Struct, kw_only=True):
     avg_completion_tokens: float | None
     target_tokens: int | None
     overrun_tokens: int | None
-    """Completion tokens beyond the target, once it is reached."""
+    """Completion tokens beyond the target; None before it is reached."""
     tokens_per_s: float | None
     """Over the last minute."""
     tokens_per_s_run: float | None
@@ -147,6 +147,8 @@ class RunStatus(msgspec.Struct, kw_only=True):
     alerts: list[AlertStatus]
     unreadable: list[UnreadableLine]
     """The first of them; the counts above hold all."""
+    oldest_request_s: float | None = None
+    """Age of the oldest open request; None when none is open, or without a daemon."""
 
 
 def exit_code(status: RunStatus) -> ExitCode:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from contracts.clock import Clock
-from contracts.fold.events import ALERT_CLEARED, ALERT_RAISED, alert_key
+from contracts.fold.events import ALERT_CLEARED, ALERT_RAISED, HALTED, HALTED_ALERT, alert_key
 from contracts.records import Severity
 from contracts.status import AlertStatus
 from daemon.events import EventLog
 
 CALM_S: Final = 10.0
 """How long an alert must be gone to be over: one that comes and goes at its threshold is one alert, not a hundred."""
+_LOOK_BACK: Final = 500
 _ORDER: Final = list(Severity)
 
 
@@ -26,6 +27,7 @@ class AlertWatch:
     def __init__(self, events: EventLog, clock: Clock) -> None:
         self._events = events
         self._clock = clock
+        self._since = clock.now()
         self._open: dict[str, AlertStatus] = {}
         self._gone_since: dict[str, float] = {}
 
@@ -36,7 +38,8 @@ class AlertWatch:
         for key, alert in now.items():
             known = self._open.get(key)
             self._gone_since.pop(key, None)
-            if known is None or _ORDER.index(alert.severity) > _ORDER.index(known.severity):
+            is_news = known is None or _ORDER.index(alert.severity) > _ORDER.index(known.severity)
+            if is_news and not self._was_told(alert):
                 self._emit(alert.severity, ALERT_RAISED, alert.message, alert)
             self._open[key] = alert
         for key in self._open.keys() - now.keys():
@@ -44,6 +47,13 @@ class AlertWatch:
                 alert = self._open.pop(key)
                 del self._gone_since[key]
                 self._emit(Severity.INFO, ALERT_CLEARED, f"over: {alert.message}", alert)
+
+    def _was_told(self, alert: AlertStatus) -> bool:
+        """Whether an event of this session has said it: a data set that stops says so itself, at once."""
+        return alert.code == HALTED_ALERT and any(
+            event.kind == HALTED and event.dataset == alert.dataset and event.at >= self._since
+            for event in self._events.last(_LOOK_BACK)
+        )
 
     def _emit(self, severity: Severity, kind: str, message: str, alert: AlertStatus) -> None:
         self._events.emit(severity, kind, message, dataset=alert.dataset, data={"code": alert.code})

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from contracts.fold.events import PAUSED, RESUMED
 from contracts.records import Severity
 from daemon.events import EventLog
+
+WAITING: Final = "waiting for a server"
+"""An activity of the start: the first usable server is waited for."""
 
 
 class Condition:
@@ -20,6 +25,8 @@ class Condition:
         """Why a person paused it."""
         self.disk_trouble: str | None = None
         """Why journals cannot be written."""
+        self.disk_doubt: str | None = None
+        """What a failing disk may have lost, though it works again; until the end of this daemon."""
         self.draining = False
         self.activity: str | None = "starting"
         """What is done before samples can be sent; None once they are."""
@@ -61,6 +68,11 @@ class Condition:
         self.draining = True
         self._events.emit(Severity.INFO, "run.draining", f"draining: {in_flight} requests are open")
         return True
+
+    def doubt_disk(self, said: str) -> None:
+        """Note that the disk failed and may have lost something."""
+        self.disk_doubt = said
+        self._events.emit(Severity.WARNING, "disk.doubtful", said)
 
     def set_disk_trouble(self, trouble: str | None) -> None:
         """Pause while journals cannot be written, and go on by itself when they can."""

@@ -34,6 +34,7 @@ class EventLog:
         self._clock = clock
         self._last: deque[Event] = deque(earlier, maxlen=500)
         self._followers: set[asyncio.Queue[Event]] = set()
+        self._closed = False
 
     def emit(
         self,
@@ -50,13 +51,20 @@ class EventLog:
         event = Event(
             at=self._clock.now(), severity=severity, kind=kind, message=text, dataset=dataset, data=data or {}
         )
-        self._append(encode_line(event))
+        if self._closed:
+            _LOG.warning("too late for events.jsonl: the journals are closed")
+        else:
+            self._append(encode_line(event))
         self._last.append(event)
         _LOG.log(_LEVELS[severity], "%s: %s", kind, text)
         for follower in self._followers:
             if follower.full():
                 follower.get_nowait()  # a follower that does not read loses its oldest, nobody waits for it
             follower.put_nowait(event)
+
+    def close(self) -> None:
+        """Append nothing more: the journals are closed. What is still emitted goes to the log and to followers."""
+        self._closed = True
 
     def last(self, count: int) -> list[Event]:
         """Return the newest events, oldest first."""

@@ -6,7 +6,7 @@ import os
 
 from contracts.clock import Clock, boot_id
 from contracts.records import Heartbeat
-from daemon.condition import Condition
+from daemon.condition import WAITING, Condition
 from daemon.generate.scheduler import Scheduler
 from daemon.servers.pool import ServerPool
 from daemon.servers.probe import OK
@@ -21,6 +21,7 @@ def heartbeat(clock: Clock, condition: Condition, scheduler: Scheduler, pool: Se
         pid=os.getpid(),
         state=condition.state,
         reason=_reason(condition, scheduler, pool),
+        blocked=blocked(condition, scheduler, pool),
         concurrency=scheduler.concurrency,
         in_flight={queue.name: queue.in_flight for queue in scheduler.queues},
         waiting_retry={queue.name: queue.waiting_retry for queue in scheduler.queues},
@@ -34,13 +35,30 @@ def _reason(condition: Condition, scheduler: Scheduler, pool: ServerPool) -> str
     held = condition.disk_trouble or condition.paused
     if held is not None:
         return held
-    usable = any(slot.state == OK for slot in pool.slots)
-    servers = "; ".join(f"{slot.url} {slot.state}: {slot.reason}" for slot in pool.slots if slot.reason)
     if condition.activity is not None:
+        servers = _servers(pool)
+        usable = any(slot.state == OK for slot in pool.slots)
         return condition.activity if usable or not servers else f"{condition.activity} ({servers})"
-    if not usable:
-        return f"no server can be used: {servers}"
+    return blocked(condition, scheduler, pool) or condition.disk_doubt
+
+
+def blocked(condition: Condition, scheduler: Scheduler, pool: ServerPool) -> str | None:
+    """Return why nothing can be sent though work is left; None when something can.
+
+    None also where a person or the disk said no, and until every server has been tried.
+    """
+    if not condition.may_send:
+        return None
+    preparing = condition.activity is not None
     queues = scheduler.queues
-    if queues and all(queue.halted or queue.exhausted for queue in queues) and not scheduler.in_flight:
-        return "only stopped data sets are left"
-    return None
+    if not preparing and all(queue.exhausted for queue in queues):
+        return None
+    if condition.activity in (None, WAITING) and pool.all_tried and all(slot.state != OK for slot in pool.slots):
+        return f"no server can be used: {_servers(pool)}"
+    if preparing or scheduler.in_flight or not all(queue.halted or queue.exhausted for queue in queues):
+        return None
+    return "only stopped data sets are left"
+
+
+def _servers(pool: ServerPool) -> str:
+    return "; ".join(f"{slot.url} {slot.state}: {slot.reason}" for slot in pool.slots if slot.reason)

@@ -85,6 +85,8 @@ async def _serve(run: RunDir, make_session: Callable[[], Session]) -> bool:
     finally:
         for sentence in session.unusable:
             print(sentence, file=sys.stderr)
+        if session.lost:
+            _say(f"{run.path}: {session.lost} records could not be written; samples among them are sent again")
         await control.close()
 
 
@@ -128,6 +130,10 @@ def _log_thread(broken: threading.ExceptHookArgs) -> None:
 
 
 def _refuse(sentence: str, code: ExitCode) -> ExitCode:
+    _say(sentence)
+    return code
+
+
+def _say(sentence: str) -> None:
     print(sentence, file=sys.stderr)
     _LOG.error("%s", sentence)
-    return code

@@ -11,7 +11,7 @@ from contracts.clock import Clock
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.events import PROMPTS_FAILED, PROMPTS_READY, STRANGERS
 from contracts.fold.run import RunFold
-from contracts.records import Failure, FailureClass, Requeue, Severity, encode_line
+from contracts.records import Failure, FailureClass, NextStep, Requeue, Severity, encode_line
 from contracts.run_config import Dataset, RunConfig
 from contracts.run_dir import RunDir
 from daemon.events import EventLog
@@ -110,20 +110,23 @@ class Preparation:
         self._clock = clock
         self._writer = writer
         self._imported: dict[str, ImportReport] = {}
+        self._unusable: set[str] = set()
         self.failed: list[str] = []
         """Why data sets cannot be used, in sentences."""
 
     async def import_prompts(self) -> None:
         """Import what comes from elsewhere. A data set that cannot be imported is named; the others run."""
+        tokenizer, trouble = None, None
         try:
             tokenizer = await in_thread(lambda: tokenizer_of(self._run, self._config))
         except PromptError as error:
-            for dataset in self._config.datasets:
-                self._failed(error, dataset.name)
-            return
+            trouble = error
         for dataset in self._config.datasets:
             if source_of(self._run, dataset) is None:
                 self._look_at(dataset)
+                continue
+            if trouble is not None:
+                self._failed(trouble, dataset.name)
                 continue
             try:
                 report = await in_thread(partial(import_dataset, self._run, dataset, tokenizer))
@@ -152,6 +155,8 @@ class Preparation:
                 "kills a server. Set [generate] vocab_size",
             )
         for dataset in self._config.datasets:
+            if dataset.name in self._unusable:
+                continue  # also when prompts of an earlier import are there: run.toml asks for others
             fold = self._fold.datasets[dataset.name]
             try:
                 index = await in_thread(partial(PromptIndex.build, fold.folder.prompts, limits))
@@ -182,13 +187,14 @@ class Preparation:
     def _compare(self, dataset: DatasetFold, index: PromptIndex) -> int:
         """Say how many responses belong to no prompt, when that changed; return the prompts that need an answer."""
         keys = {entry.key for entry in index.entries if not entry.pretokenized}
-        count = len(dataset.responses.done - keys)
+        given_up = {key for key, failure in dataset.open_failures() if failure.next is NextStep.QUARANTINED}
+        count = len((dataset.responses.done | given_up) - keys)
         if count != self._fold.events.strangers.get(dataset.name, 0):
             self._events.emit(
                 Severity.WARNING if count else Severity.INFO,
                 STRANGERS,
-                f"{dataset.name}: {count} responses belong to no usable prompt of {index.path.name} (was it "
-                f"replaced?); they count as done, and settle no prompt",
+                f"{dataset.name}: {count} responses or given-up samples belong to no usable prompt of "
+                f"{index.path.name} (was it replaced?); they count as done, and settle no prompt",
                 dataset=dataset.name,
                 data={"count": count},
             )
@@ -204,6 +210,7 @@ class Preparation:
                 self._failed(error, dataset.name)
 
     def _failed(self, error: PromptError, dataset: str) -> None:
+        self._unusable.add(dataset)
         said = f"{dataset}: {error}"
         if said not in self.failed:
             self.failed.append(said)

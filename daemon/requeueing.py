@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from contracts.fold.dataset import DatasetFold
 from contracts.fold.run import RunFold
-from contracts.records import FailureClass, NextStep, Requeue, encode_line
-from contracts.sample_id import sample_key
+from contracts.records import FailureClass, Requeue, encode_line
+from contracts.sample_id import SampleId, sample_key
 from daemon.generate.queue import DatasetQueue
+from daemon.wishes import Requeued, ends_halt, has_failed, requeued
 from daemon.writer import Writer
 
 
@@ -23,8 +23,8 @@ class Requeueing:
         self._writer = writer
         self._early: list[tuple[Requeue, str | None]] = []
 
-    def requeue(self, record: Requeue, dataset: str | None, queues: list[DatasetQueue]) -> int:
-        """Record the wish and carry it out; return how many samples are sent again.
+    def requeue(self, record: Requeue, dataset: str | None, queues: list[DatasetQueue]) -> Requeued:
+        """Record the wish and carry it out; return what that comes to.
 
         Refused lines are no matter of trying again: they are checked anew at each start.
 
@@ -34,16 +34,23 @@ class Requeueing:
             queues: Those that there are.
         """
         if record.error is FailureClass.INVALID_INPUT:
-            return 0
+            return Requeued()
         by_name = {queue.name: queue for queue in queues}
-        count = 0
+        total = Requeued()
         for name, fold in self._fold.datasets.items():
             if dataset in (None, name):
                 self._writer.append(fold.folder.failures, encode_line(record))
-                count += by_name[name].requeue(record) if name in by_name else _given_up(fold, record)
+                total += _requeue(by_name[name], record) if name in by_name else requeued(fold, record)
         if not queues:
             self._early.append((record, dataset))
-        return count
+        return total
+
+    def knows(self, dataset: str | None, sample: SampleId, queues: list[DatasetQueue]) -> bool:
+        """Whether a sample failed and has no answer yet: in one data set, with None in any."""
+        if not queues:
+            return has_failed(self._fold, dataset, sample)
+        key = sample_key(sample)
+        return any(key in queue.trouble for queue in queues if dataset in (None, queue.name))
 
     def apply_early(self, queues: list[DatasetQueue]) -> None:
         """Carry out in fresh queues what was asked for before: the fold may not have read it yet."""
@@ -53,10 +60,6 @@ class Requeueing:
                     queue.requeue(record)
 
 
-def _given_up(dataset: DatasetFold, record: Requeue) -> int:
-    """Return how many given-up samples a requeue concerns, as the files say."""
-    wanted = None if record.sample_id is None else sample_key(record.sample_id)
-    return sum(
-        failure.next is NextStep.QUARANTINED and record.error in (None, failure.error) and wanted in (None, key)
-        for key, failure in dataset.open_failures()
-    )
+def _requeue(queue: DatasetQueue, record: Requeue) -> Requeued:
+    going_on: dict[str, int | None] = {queue.name: queue.waiting} if queue.halted and ends_halt(record) else {}
+    return Requeued(queue.requeue(record), going_on)

@@ -16,12 +16,13 @@ from contracts.fold.run import RunFold
 from contracts.liveness import Liveness
 from contracts.records import Heartbeat, Requeue, Severity
 from contracts.report import build_status
-from contracts.run_config import RunConfig
+from contracts.run_config import EXTRACT, EXTRACT_LATER, RunConfig
 from contracts.run_dir import RunDir
+from contracts.sample_id import SampleId
 from contracts.status import DatasetStage, RunState, RunStatus
 from contracts.version import version
 from daemon.alert_watch import AlertWatch
-from daemon.condition import Condition
+from daemon.condition import WAITING, Condition
 from daemon.events import EventLog
 from daemon.fingerprint import Fingerprint
 from daemon.fold_keeper import FoldKeeper
@@ -35,12 +36,12 @@ from daemon.servers.info import proxy_note
 from daemon.servers.pool import ServerPool, ServerSlot
 from daemon.telemetry_setup import make_telemetry
 from daemon.threads import in_thread
+from daemon.waiting import Waiting
+from daemon.wishes import Requeued, overrides
 from daemon.writer import Writer
 
 ALERTS_EVERY_S: Final = 1.0
 CLOSE_WRITER_S: Final = 10.0
-FIRST_PROBES_S: Final = 10.0
-"""How long the first usable server waits for the others to tell what they take."""
 _LOG: Final = logging.getLogger("eagle3")
 
 
@@ -66,17 +67,21 @@ class Session:
         self.since = self.clock.now()
         self._notes = notes
         self._loop = asyncio.get_running_loop()
+        self.lost = 0
+        """Records that could not be written at the end."""
+        self._settled = False
+        """Whether it is known if anything is left to do."""
         self.unusable: list[str] = []
         """Why data sets cannot be used, in sentences."""
         self._stopping = asyncio.Event()
-        self._changed = asyncio.Event()
-        self.writer = Writer(self._written, self._writing_trouble)
+        self.writer = Writer(self._written, self._writing_trouble, on_doubt=self._writing_doubt)
         self.events = EventLog(lambda line: self.writer.append(run.events, line), self.clock, list(fold.events.last))
         self.condition = Condition(self.events)
         self._alerts = AlertWatch(self.events, self.clock)
         self._requeueing = Requeueing(fold, self.writer)
         self._rules = ServerRules(config, fingerprint, run.fingerprint, self.events)
         self.pool = ServerPool(config, self._server_changed, self._rules.objection)
+        self._waiting = Waiting(self.writer, self.pool, self.condition)
         limit = ConnectionLimit(
             reserved(len(config.datasets), len(config.servers)),
             lambda said: self.events.emit(Severity.WARNING, "daemon.note", said),
@@ -93,6 +98,7 @@ class Session:
         )
         self._keeper = FoldKeeper(fold, self.events, self.scheduler.refresh)
         self._telemetry = make_telemetry(run, config, self.pool, self.heartbeat, self.clock)
+        self._notes += [EXTRACT_LATER] if EXTRACT in config.run.stages else []
         proxies = proxy_note([slot.url for slot in self.pool.slots])
         self._notes += [] if proxies is None else [proxies]
 
@@ -115,6 +121,8 @@ class Session:
         )
         for note in self._notes:
             self.events.emit(Severity.WARNING, "daemon.note", note)
+        for said in overrides(self.fold):
+            self.events.emit(Severity.INFO, "config.overridden", said)
         await self.pool.open()
         keeping = self._helper(self._keeper.run())
         helpers = [keeping, self._helper(self._telemetry.run()), self._helper(self._watch_alerts())]
@@ -123,11 +131,13 @@ class Session:
         try:
             # Without the fold nobody would notice that a target is reached: its end is the end, telemetry's is not.
             done, _ = await asyncio.wait({work, stopping, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            if work in done and (fault := work.exception()) is not None:
+                self._fault("the daemon ends: it broke", fault)
             for task in done:
                 task.result()
         finally:
             await self._end([*helpers, work, stopping])
-        return self._is_work_left()
+        return self._is_work_left() or self.lost > 0
 
     def _helper(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start something that runs beside the work; should it break, that is said."""
@@ -138,10 +148,11 @@ class Session:
     def _helper_ended(self, task: asyncio.Task[None]) -> None:
         fault = None if task.cancelled() else task.exception()
         if fault is not None:
-            _LOG.error("a part of the daemon broke", exc_info=fault)
-            self.events.emit(
-                Severity.CRITICAL, "daemon.fault", f"a part of the daemon broke: {fault!r}; see daemon.log"
-            )
+            self._fault("a part of the daemon broke", fault)
+
+    def _fault(self, what: str, fault: BaseException) -> None:
+        _LOG.error("%s", what, exc_info=fault)
+        self.events.emit(Severity.CRITICAL, "daemon.fault", f"{what}: {fault!r}; see daemon.log")
 
     async def _until_stopped(self) -> None:
         await self._stopping.wait()
@@ -154,12 +165,14 @@ class Session:
         if self._nothing_left():
             # So say the counts; the names decide: prompts that were exchanged for others are not answered.
             await preparation.compare_responses()
-            await self._until_written()
+            await self._waiting.until_written()
             await self._keeper.poll()
             if self._nothing_left():
+                self._settled = True
                 return
-        self.condition.activity = "waiting for a server"
-        await self._until_servers()
+        self._settled = True
+        self.condition.activity = WAITING
+        await self._waiting.until_servers()
         if self.condition.draining:
             return
         self.condition.activity = "checking the prompts"
@@ -168,7 +181,7 @@ class Session:
         self._requeueing.apply_early(queues)
         self._rules.needs = needs_of(queues, limits)
         self.scheduler.queues += queues
-        await self._until_written()  # what is refused is on the disk before anything is sent
+        await self._waiting.until_written()  # what is refused is on the disk before anything is sent
         # Prompts by the hundred thousand live as long as we do: the collector need not look at them every few seconds.
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
@@ -178,28 +191,6 @@ class Session:
             # A target that was raised a moment ago is in its file by now, and may not have been read.
             await self._keeper.poll()
             self.scheduler.refresh()
-
-    async def _until_written(self) -> None:
-        """Wait until everything that was handed to the writer is in its file."""
-        while self.writer.unwritten and not self.condition.draining:
-            self._changed.clear()
-            await self._changed.wait()
-
-    async def _until_servers(self) -> None:
-        """Wait for a usable server, and then a little for the others: prompts must fit them all."""
-        patience_ends: float | None = None
-        while not self.condition.draining:
-            if self.pool.probes:
-                now = self._loop.time()
-                patience_ends = now + FIRST_PROBES_S if patience_ends is None else patience_ends
-                if self.pool.all_tried or now >= patience_ends:
-                    return
-            self._changed.clear()
-            try:
-                async with asyncio.timeout_at(patience_ends):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
 
     def _nothing_left(self) -> bool:
         """Whether the files alone show that all is done: no server is needed to say so."""
@@ -231,14 +222,13 @@ class Session:
         await self.pool.close()
         said = f"daemon ended; {given_up} open requests given up" if given_up else "daemon ended"
         self.events.emit(Severity.INFO, STOPPED, said)
-        lost = await in_thread(lambda: self.writer.close(CLOSE_WRITER_S), "journal-close")
+        self.lost = await in_thread(lambda: self.writer.close(CLOSE_WRITER_S), "journal-close")
+        self.events.close()
         for queue in self.scheduler.queues:
             queue.index.close()
         await in_thread(lambda: self._telemetry.wait(1.0), "telemetry-wait")
         await self._keeper.poll()
-        if lost:
-            _LOG.error("%d records could not be written; their samples are sent again at the next start", lost)
-        else:
+        if not self.lost:
             self._keeper.save()
 
     def _is_work_left(self) -> bool:
@@ -249,6 +239,13 @@ class Session:
         """Return the status, as everybody else builds it."""
         liveness = Liveness(True, self.pid, self.since)
         return build_status(self.fold, liveness, self.clock.now())
+
+    @property
+    def word(self) -> str:
+        """The run's state; ``starting`` until it is known whether anything is left to do."""
+        if not self._settled:
+            return "starting"
+        return RunState.FINISHED if self._nothing_left() else self.status().state
 
     def heartbeat(self) -> Heartbeat:
         """Return what only this process knows."""
@@ -267,18 +264,22 @@ class Session:
     def drain(self) -> None:
         """Let what is in flight finish, then end."""
         if self.condition.drain(self.scheduler.in_flight):
-            self._changed.set()
+            self._waiting.wake()
             self.scheduler.wake()
 
     def stop(self) -> None:
         """End now. What is in flight is sent again at the next start."""
         self._stopping.set()
 
-    def requeue(self, record: Requeue, dataset: str | None) -> int:
-        """Give samples another try and record that; return how many are sent again."""
-        count = self._requeueing.requeue(record, dataset, self.scheduler.queues)
+    def requeue(self, record: Requeue, dataset: str | None) -> Requeued:
+        """Give samples another try and record that; return what that comes to."""
+        done = self._requeueing.requeue(record, dataset, self.scheduler.queues)
         self.scheduler.wake()
-        return count
+        return done
+
+    def has_failed(self, dataset: str | None, sample: SampleId) -> bool:
+        """Whether a sample failed and has no answer yet: in one data set, with None in any."""
+        return self._requeueing.knows(dataset, sample, self.scheduler.queues)
 
     def wake(self) -> None:
         """Look again at what can be sent."""
@@ -289,12 +290,16 @@ class Session:
         self._on_loop(self._written_on_loop)
 
     def _written_on_loop(self) -> None:
-        self._changed.set()
+        self._waiting.wake()
         self.scheduler.wake()
 
     def _writing_trouble(self, trouble: str | None) -> None:
         """Pause while journals cannot be written; called in the writing thread."""
         self._on_loop(lambda: self._set_disk_trouble(trouble))
+
+    def _writing_doubt(self, said: str) -> None:
+        """Keep in view that the disk failed once; called in the syncing thread."""
+        self._on_loop(lambda: self.condition.doubt_disk(said))
 
     def _on_loop(self, act: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # a disk that hung until after the end: there is no loop to tell any more
@@ -306,5 +311,5 @@ class Session:
 
     def _server_changed(self, slot: ServerSlot, before: str) -> None:
         self._rules.changed(slot, before)
-        self._changed.set()
+        self._waiting.wake()
         self.scheduler.wake()

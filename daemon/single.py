@@ -80,13 +80,7 @@ class SingleInstance:
             AlreadyRunning: Another daemon holds it.
             LockTrouble: The lock file cannot be opened or locked.
         """
-        path = self._run_dir.lock
-        try:
-            self._descriptor = self._locked(path)
-        except StaleFileError as error:
-            raise LockTrouble(f"{path}: {error.strerror}; start again when that host is done") from error
-        except OSError as error:
-            raise LockTrouble(f"{path}: cannot be locked: {error.strerror}{_advice(error.errno)}") from error
+        self.hold()
         notes = self._notes_on_last()
         self._info = DaemonInfo(
             pid=os.getpid(),
@@ -98,11 +92,28 @@ class SingleInstance:
         )
         return notes + self._write_info(self._info)
 
+    def hold(self) -> None:
+        """Take the lock alone, for a moment's work: ``daemon.json`` goes on telling of the last daemon.
+
+        Raises:
+            AlreadyRunning: As for `acquire`.
+            LockTrouble: As for `acquire`.
+        """
+        path = self._run_dir.lock
+        try:
+            self._descriptor = self._locked(path)
+        except StaleFileError as error:
+            raise LockTrouble(f"{path}: {error.strerror}; start again when that host is done") from error
+        except OSError as error:
+            raise LockTrouble(f"{path}: cannot be locked: {error.strerror}{_advice(error.errno)}") from error
+
     def release(self) -> list[str]:
-        """Note the end in ``daemon.json``, give the lock back (its file stays); return sentences for the log."""
-        if self._descriptor is None or self._info is None:
+        """Note a daemon's end in ``daemon.json``, give the lock back (its file stays); return sentences for the log."""
+        if self._descriptor is None:
             return []
-        notes = self._write_info(msgspec.structs.replace(self._info, ended_at=time.time()))
+        notes = []
+        if self._info is not None:
+            notes = self._write_info(msgspec.structs.replace(self._info, ended_at=time.time()))
         os.close(self._descriptor)
         self._descriptor = None
         return notes
@@ -110,7 +121,7 @@ class SingleInstance:
     def _locked(self, path: Path) -> int:
         """Return a descriptor that holds the lock of the file that is at ``path`` now."""
         for attempt in range(1, _TRIES + 1):
-            descriptor = retry_stale("open", path, lambda: self._open_file(path, os.O_RDWR | os.O_CREAT, 0o600))
+            descriptor = retry_stale("open", path, lambda: self._open_file(path, os.O_RDWR | os.O_CREAT, 0o644))
             try:
                 if _try_lock(descriptor) and self._is_at(path, descriptor):
                     return descriptor

@@ -31,6 +31,8 @@ class Writer:
         on_trouble: Called in one of the threads with a sentence when writing or syncing fails, and with None once both
             work again for all journals.
         open_journal: Replaced in tests that break the disk.
+        on_doubt: Called in the syncing thread, once for each journal, with a sentence when a sync works again after the
+            disk failed at it: Linux drops what it could not write, and the next sync knows nothing of it.
     """
 
     def __init__(
@@ -38,10 +40,16 @@ class Writer:
         on_written: Callable[[int], None],
         on_trouble: Callable[[str | None], None],
         open_journal: Callable[[Path], Journal] = Journal,
+        *,
+        on_doubt: Callable[[str], None] = lambda said: None,
     ) -> None:
         self._on_written = on_written
         self._on_trouble = on_trouble
+        self._on_doubt = on_doubt
         self._open_journal = open_journal
+        self._doubtful: dict[Path, str] = {}
+        """Journals at which the disk failed, with its words; never taken back in this process."""
+        self._doubts_told: set[Path] = set()
         self._journals: dict[Path, Journal] = {}
         self._pending: dict[Path, list[bytes]] = {}
         self._unwritten = 0
@@ -177,9 +185,17 @@ class Writer:
         try:
             self._journals[path].sync()
         except OSError as error:
+            if not isinstance(error, NoRoomError):
+                self._doubtful.setdefault(path, error.strerror or str(error))
             self._report("sync", path, _sentence(path, error))
             return False
         self._report("sync", path, None)
+        if path in self._doubtful and path not in self._doubts_told:
+            self._doubts_told.add(path)
+            self._on_doubt(
+                f"{path}: the disk failed ({self._doubtful[path]}) and works again; what was appended just before may "
+                "not be on it: look at the disk, then restart the daemon, which reads the file anew"
+            )
         return True
 
 

@@ -36,6 +36,8 @@ TICK_S: Final = 0.5
 SAY_S: Final = 10.0
 """How long a sentence stays at the bottom."""
 CONTROL_TIMEOUT_S: Final = 5.0
+_HEARTBEATS_S: Final = 3.0
+"""So long after an accepted change the status may still show what was before."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 Sender = Callable[[Command], Reply]
@@ -49,6 +51,7 @@ class Eagle3App(App[int], inherit_bindings=False):
         sender: Sends one command and returns the reply; called in a background thread.
         capabilities: What the terminal can show.
         read_only: Refuse keys that change the run.
+        farewell: The daemon goes on after leaving, and the screen says so.
         clock: For the age of what is shown.
     """
 
@@ -66,6 +69,7 @@ class Eagle3App(App[int], inherit_bindings=False):
         *,
         capabilities: Capabilities | None = None,
         read_only: bool = False,
+        farewell: bool = True,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(ansi_color=True)
@@ -76,7 +80,7 @@ class Eagle3App(App[int], inherit_bindings=False):
         self._sender = sender
         self._read_only = read_only
         self._look = look_for(capabilities or detect())
-        self._run_screen = RunScreen(self._look, read_only=read_only)
+        self._run_screen = RunScreen(self._look, read_only=read_only, farewell=farewell)
         self._one_at_a_time = asyncio.Lock()
         self._asked_concurrency: int | None = None
         self._silence: Timer | None = None
@@ -177,15 +181,24 @@ class Eagle3App(App[int], inherit_bindings=False):
         async with self._one_at_a_time:
             if isinstance(command, Set) and command.concurrency != self._asked_concurrency:
                 return  # A later key wants another number: the daemon needs only that one.
+            done = False
             try:
                 reply = await in_background(partial(self._sender, command))
             except ControlError as error:
                 self.say(str(error), Severity.WARNING)
             else:
+                done = reply.ok
                 outcome = reply.message or f"{what}: {'done' if reply.ok else 'refused'}"
                 self.say(outcome, Severity.INFO if reply.ok else Severity.WARNING)
-            if isinstance(command, Set) and command.concurrency == self._asked_concurrency:
-                self._asked_concurrency = None
+            if isinstance(command, Set) and done:
+                # The next key counts on from here; what is shown follows with the daemon's next heartbeats.
+                self.set_timer(_HEARTBEATS_S, partial(self._forget_asked, command.concurrency))
+            elif isinstance(command, Set):
+                self._forget_asked(command.concurrency)
+
+    def _forget_asked(self, concurrency: object) -> None:
+        if self._asked_concurrency == concurrency:
+            self._asked_concurrency = None
 
 
 def stepped(concurrency: int, direction: int) -> int:
@@ -193,13 +206,14 @@ def stepped(concurrency: int, direction: int) -> int:
     return max(concurrency + direction * max(round(concurrency / 10), 1), 1)
 
 
-def run_app(path: Path, *, read_only: bool = False, mouse: bool = True) -> int:
+def run_app(path: Path, *, read_only: bool = False, mouse: bool = True, farewell: bool = True) -> int:
     """Show a run until the person leaves.
 
     Args:
         path: A run directory, or a foreign folder.
         read_only: Refuse keys that change the run.
         mouse: Take the mouse; without, the terminal's own selection works.
+        farewell: Say after leaving that the daemon goes on and how to stop it; not where the caller ends it.
 
     Returns:
         The exit code of the process: 0 after leaving, 128 + n after signal n, 2 without a fit terminal, not 0 after a
@@ -218,10 +232,10 @@ def run_app(path: Path, *, read_only: bool = False, mouse: bool = True) -> int:
     def sender(command: Command) -> Reply:
         return send(socket_of(run), command, CONTROL_TIMEOUT_S, run=path)
 
-    app = Eagle3App(Monitor(path), sender, read_only=read_only)
+    app = Eagle3App(Monitor(path), sender, read_only=read_only, farewell=farewell)
     app.run(mouse=mouse)
     drop_output_to_nowhere((sys.stdout, sys.stderr))
     status = app.feed.view().status
-    if app.return_code == ExitCode.OK and status is not None and status.daemon.alive:
+    if farewell and app.return_code == ExitCode.OK and status is not None and status.daemon.alive:
         print(f"the daemon goes on; stop it with: eagle3 stop {visible(path)}")
     return app.return_code or 0

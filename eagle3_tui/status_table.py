@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from contracts.records import GpuReading, HostSample, ServerReading, Severity
-from contracts.status import AlertStatus, DatasetStage, DatasetStatus, RunStatus, UnreadableLine
+from contracts.status import AlertStatus, DatasetStage, DatasetStatus, RunState, RunStatus, UnreadableLine
 from eagle3_tui.terminal import Signs
 from eagle3_tui.text import (
     UNKNOWN,
@@ -28,6 +28,8 @@ _HEADS: Final = ("data set", "stage", "done", "prompts", "tokens", "target", "me
 _STAGE: Final = {DatasetStage.PRETOKENIZED: "pretok"}
 _SHOWN_UNREADABLE: Final = 5
 _LEAST_NAME: Final = 8
+_MINUTE_S: Final = 60.0
+_HOUR_S: Final = 3600.0
 
 
 def status_lines(status: RunStatus, *, width: int, signs: Signs) -> list[str]:
@@ -40,13 +42,31 @@ def status_lines(status: RunStatus, *, width: int, signs: Signs) -> list[str]:
     return [line if cell_width(line) <= width else shorten(line, width, ellipsis=signs.ellipsis) for line in lines]
 
 
+def oldest_text(status: RunStatus) -> str | None:
+    """Return the age of the oldest open request in whole minutes, once there is one; before that it says nothing."""
+    age = status.oldest_request_s
+    if age is None or age < _MINUTE_S:
+        return None
+    return f"{age // _MINUTE_S:.0f}m" if age < _HOUR_S else human_duration(age // _MINUTE_S * _MINUTE_S)
+
+
+def gave_up(status: RunStatus) -> bool:
+    """Return whether a finished run has prompts that got no answer after all their attempts."""
+    return status.state is RunState.FINISHED and status.totals.quarantined > 0
+
+
+def state_text(status: RunStatus) -> str:
+    """Return the state in words; a finished run that gave prompts up says so."""
+    return f"{status.state}, {human_exact(status.totals.quarantined)} given up" if gave_up(status) else status.state
+
+
 def summary_line(status: RunStatus) -> str:
     """Return the status in one line, for logs."""
     totals = status.totals
     parts = [
         human_time(status.at),
         visible(status.run),
-        str(status.state),
+        state_text(status),
         f"{human_exact(totals.done)}/{human_exact(totals.to_answer)} done",
         f"{human_exact(totals.completion_tokens)} tokens",
         f"{human_rate(totals.tokens_per_s)} tok/s",
@@ -60,7 +80,8 @@ def summary_line(status: RunStatus) -> str:
 
 def _header(status: RunStatus, width: int, signs: Signs) -> list[str]:
     totals = status.totals
-    state = f"{getattr(signs, status.state.value)} {status.state}"
+    sign = signs.warning if gave_up(status) else getattr(signs, status.state.value)
+    state = f"{sign} {state_text(status)}"
     if status.reason:
         state += f": {visible(status.reason)}"
     tokens = f"{human_exact(totals.completion_tokens)} completion tokens"
@@ -69,6 +90,9 @@ def _header(status: RunStatus, width: int, signs: Signs) -> list[str]:
     in_flight = human_exact(totals.in_flight)
     if status.concurrency is not None:
         in_flight += f"/{status.concurrency:,}"
+    oldest = oldest_text(status)
+    if oldest is not None:
+        in_flight += f", oldest {oldest}"
     counts = [f"done {human_exact(totals.done)} of {human_exact(totals.to_answer)}", f"in flight {in_flight}"]
     counts.append(f"failed {human_exact(totals.failed)}{_of_failed(totals)}")
     for name, value in (
@@ -174,7 +198,7 @@ def _machine(status: RunStatus, width: int, signs: Signs) -> list[str]:
     lines += [line for gpu in status.gpus or () for line in _gpu(gpu, width, signs)]
     lines += [line for server in status.servers for line in _server(server, width)]
     if status.host is not None:
-        lines.append(_host(status.host))
+        lines += wrap(_host(status.host), width, first="host    ", rest=" " * 8)
     return lines
 
 
@@ -208,7 +232,7 @@ def _server(server: ServerReading, width: int) -> list[str]:
 
 def _host(host: HostSample) -> str:
     return (
-        f"host    CPU {human_percent(host.cpu_pct)}  memory {_of(host.memory_used_bytes, host.memory_total_bytes)}"
+        f"CPU {human_percent(host.cpu_pct)}  memory {_of(host.memory_used_bytes, host.memory_total_bytes)}"
         f"  disk free {human_bytes(host.disk_free_bytes)}  shm free {human_bytes(host.shm_free_bytes)}"
     )
 

@@ -6,7 +6,8 @@ Each alert has a code, a threshold in ``[alerts]`` of run.toml, and goes away wh
 from __future__ import annotations
 
 from contracts.alerts.datasets import DATASET_RULES
-from contracts.alerts.run import RUN_RULES, stalled_for_s, unreadable_events
+from contracts.alerts.run import RUN_RULES, stalled_for_s, unreadable_files
+from contracts.alerts.shares import share_alerts
 from contracts.alerts.view import View
 from contracts.fold.events import alert_key
 from contracts.records import Severity
@@ -17,7 +18,7 @@ __all__ = ["View", "current_alerts", "stalled_for_s"]
 
 def current_alerts(view: View) -> list[AlertStatus]:
     """Return every alert that holds now; the worst first, then by code and data set."""
-    found = list(unreadable_events(view))
+    found = [*unreadable_files(view), *share_alerts(view)]
     for dataset in view.fold.datasets.values():
         for rule in DATASET_RULES:
             found += rule(view, dataset)

@@ -7,12 +7,8 @@ from typing import Final
 
 from contracts.alerts.view import View, make_alert
 from contracts.fold.dataset import DatasetFold
-from contracts.fold.history import Bucket
 from contracts.records import NextStep, Severity
 from contracts.status import AlertStatus
-
-RECENT_S: Final = 900.0
-"""Shares (length, failures, aborts, unclosed thinking) are judged over this long."""
 
 
 def _tokens_zero(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
@@ -85,38 +81,6 @@ def _quarantined(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
         )
 
 
-def _shares(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
-    """Judge recent outcomes; in files without time stamps, all of them."""
-    limits, responses = view.limits, dataset.responses
-    if not responses.history.is_empty or not dataset.failures.history.is_empty:
-        recent = responses.history.since(view.now - RECENT_S)
-        recent.add(dataset.failures.history.since(view.now - RECENT_S))
-    else:
-        recent = Bucket(
-            responses=len(responses.done),
-            lengths=responses.finish_reasons.get("length", 0),
-            think_missing=responses.think_missing,
-            failures=len(responses.failures),
-        )
-    outcomes = recent.responses + recent.failures
-    judged = (
-        ("length_share", recent.lengths, recent.responses, limits.length_share_pct, "ended by length",
-         "Raise [sampling] max_new_tokens, or accept cut answers and raise [alerts] length_share_pct."),
-        ("failure_share", recent.failures, outcomes, limits.failure_share_pct, "failed",
-         "See why: eagle3 events, and failures.jsonl of the data set."),
-        ("abort_share", recent.aborts, outcomes, limits.abort_share_pct, "were aborted by the server",
-         "See the server's log: it may be out of KV memory, or somebody aborts requests."),
-        ("think_end_missing", recent.think_missing, recent.responses, limits.think_end_missing_pct,
-         "never closed their thinking part", "Raise [sampling] max_new_tokens, or check think_end_token."),
-    )  # fmt: skip
-    for code, count, of, limit, words, advice in judged:
-        if of >= limits.min_samples and count * 100 > limit * of:
-            yield make_alert(
-                code, Severity.WARNING, f"{count} of {of} recent outcomes ({count * 100 / of:.1f} %) {words}, limit "
-                f"{limit:g} %", advice, dataset,
-            )  # fmt: skip
-
-
 def _prompts_failed(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
     failed = view.fold.events.prompts_failed.get(dataset.name)
     if failed is not None:
@@ -129,10 +93,28 @@ def _prompts_failed(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
         )
 
 
+def _prompts_refused(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
+    """Judge refusals: none usable is a data set that looks finished because there is nothing to do."""
+    failures = dataset.failures
+    refused = [*failures.refused_lines.values(), *failures.refused_source_lines.values()]
+    usable = dataset.usable_prompts or 0
+    if not refused or len(refused) * 100 < view.limits.refused_share_pct * (usable + len(refused)):
+        return
+    yield make_alert(
+        "prompts_refused",
+        Severity.WARNING if usable else Severity.CRITICAL,
+        f"{len(refused):,} of {usable + len(refused):,} prompts cannot be used"
+        + ("" if usable else ", so nothing of it is sent")
+        + f"; the first: {refused[0].removeprefix(f'{dataset.name}: ')}",
+        "See all with: eagle3 check. Often [sampling] max_new_tokens leaves no room for the prompt in the context.",
+        dataset,
+    )
+
+
 def _target_short(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
     target, tokens = view.fold.target_of(dataset.name), dataset.responses.completion_tokens
     prompts, quarantined = dataset.prompts_to_answer, dataset.quarantined
-    if target is None or prompts is None or dataset.pretokenized or tokens >= target or not dataset.responses.known:
+    if target is None or prompts is None or dataset.pretokenized or tokens >= target or not prompts:
         return
     if len(dataset.responses.done) + quarantined >= prompts:
         yield make_alert(
@@ -150,8 +132,8 @@ DATASET_RULES: Final = (
     _count_mismatch,
     _halted,
     _prompts_failed,
+    _prompts_refused,
     _quarantined,
     _target_short,
-    _shares,
 )
 """Each yields the alerts of its kind that hold for a data set."""

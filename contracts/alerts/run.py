@@ -14,15 +14,23 @@ RAMP_UP_S: Final = 300.0
 """So long after a start or a pause nothing is called slow."""
 
 
-def unreadable_events(view: View) -> Iterator[AlertStatus]:
-    """Yield an alert when the run's own events cannot be read; with or without a daemon."""
+def unreadable_files(view: View) -> Iterator[AlertStatus]:
+    """Yield an alert when events or the newest telemetry cannot be read; with or without a daemon."""
     places = view.fold.events.unreadable
+    found, advice = [], []
     if places.count:
+        found.append(f"{places.count} lines of events.jsonl, the first is line {places.first[0].line}")
+        advice.append("Targets, concurrency or pauses that they held are lost: check them with eagle3 status.")
+    garbled = view.fold.telemetry.garbled()
+    found += [
+        f"the last {each.count} lines of telemetry/{each.path.name} (byte {each.offset}: {each.why})"
+        for each in garbled
+    ]
+    if garbled:
+        advice.append("What is shown of these readings is old. Another version, or the disk, may have written them.")
+    if found:
         yield make_alert(
-            "unreadable_lines",
-            Severity.WARNING,
-            f"{places.count} lines of events.jsonl fit no known shape; the first is line {places.first[0].line}",
-            "Targets, concurrency or pauses that they held are lost: check them with eagle3 status.",
+            "unreadable_lines", Severity.WARNING, f"fit no known shape: {'; '.join(found)}", " ".join(advice)
         )
 
 
@@ -82,7 +90,8 @@ def _heartbeat_stale(view: View) -> Iterator[AlertStatus]:
             "heartbeat_stale",
             Severity.CRITICAL,
             f"the daemon is there but has not said anything for {age:.0f} s",
-            "It hangs, or its disk does. Look at daemon.log; eagle3 stop and start lose nothing.",
+            "It hangs, or its disk does: see daemon.log, try eagle3 stop. If that gets no answer: kill -9 "
+            f"{view.liveness.pid or 'its pid'}, then eagle3 start; only what is in flight is repeated.",
         )
 
 
@@ -107,34 +116,45 @@ def _telemetry_stale(view: View) -> Iterator[AlertStatus]:
             )
 
 
-def _servers(view: View) -> Iterator[AlertStatus]:
-    sample = view.fold.telemetry.server
-    if sample is None:
+def _slow_requests(view: View) -> Iterator[AlertStatus]:
+    heartbeat = view.heartbeat
+    if heartbeat is None or stalled_for_s(view) is not None:
         return
-    down = [server for server in sample.servers if server.state == "down"]
-    if down:
-        every = len(down) == len(sample.servers)
+    oldest, limit = heartbeat.oldest_request_s, view.limits.old_request_s
+    if oldest is not None and oldest >= limit:
         yield make_alert(
-            "server_down",
-            Severity.CRITICAL if every else Severity.WARNING,
-            f"{len(down)} of {len(sample.servers)} servers do not answer: "
-            + "; ".join(f"{server.url} ({server.reason})" for server in down[:4]),
-            "Start it again; its work waits and goes on by itself.",
+            "slow_requests",
+            Severity.WARNING,
+            f"the oldest of {sum(heartbeat.in_flight.values())} open requests has waited for {oldest:.0f} s, limit "
+            f"{limit:g} s",
+            "Others are answered meanwhile. When its server no longer works on it, restart that server: it is sent "
+            "again. Are answers that long, raise [alerts] old_request_s.",
         )
 
 
-def _servers_refused(view: View) -> Iterator[AlertStatus]:
+def _server_down(view: View) -> Iterator[AlertStatus]:
+    found = _servers_in(view, "down", "do not answer")
+    if found is not None:
+        yield make_alert("server_down", *found, "Start it again; its work waits and goes on by itself.")
+
+
+def _server_refused(view: View) -> Iterator[AlertStatus]:
+    found = _servers_in(view, "refused", "answer, but not as agreed, and get no work")
+    if found is not None:
+        advice = "Look at it with eagle3 check. A server that comes right is used again by itself."
+        yield make_alert("server_refused", *found, advice)
+
+
+def _servers_in(view: View, state: str, words: str) -> tuple[Severity, str] | None:
+    """Return how bad it is, and which servers are in a state, when any is."""
     sample = view.fold.telemetry.server
-    refused = [server for server in sample.servers if server.state == "refused"] if sample else []
-    if refused and sample:
-        every = len(refused) == len(sample.servers)
-        yield make_alert(
-            "server_refused",
-            Severity.CRITICAL if every else Severity.WARNING,
-            f"{len(refused)} of {len(sample.servers)} servers answer, but not as agreed, and get no work: "
-            + "; ".join(f"{server.url} ({server.reason})" for server in refused[:4]),
-            "Look at it with eagle3 check. A server that comes right is used again by itself.",
-        )
+    servers = [] if sample is None else sample.servers
+    those = [server for server in servers if server.state == state]
+    if not those:
+        return None
+    named = "; ".join(f"{server.url} ({server.reason})" for server in those[:4])
+    severity = Severity.CRITICAL if len(those) == len(servers) else Severity.WARNING
+    return severity, f"{len(those)} of {len(servers)} servers {words}: {named}"
 
 
 def _disk(view: View) -> Iterator[AlertStatus]:
@@ -157,8 +177,9 @@ RUN_RULES: Final = (
     _slow,
     _heartbeat_stale,
     _telemetry_stale,
-    _servers,
-    _servers_refused,
+    _slow_requests,
+    _server_down,
+    _server_refused,
     _disk,
 )
 """Each yields the alerts of its kind that hold for a run with a living daemon."""

@@ -148,8 +148,9 @@ def _guard(path: Path, offset: int) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     with path.open("rb") as file:
         for index in range(_SAMPLES):
-            file.seek(offset * index // _SAMPLES)
-            digest.update(file.read(min(_SAMPLE_BYTES, offset)))
+            place = offset * index // _SAMPLES
+            file.seek(place)
+            digest.update(file.read(min(_SAMPLE_BYTES, offset - place)))  # never beyond: the file may grow
         file.seek(max(0, offset - _LAST_BYTES))
         digest.update(file.read(min(_LAST_BYTES, offset)))
     return digest.digest()

@@ -27,7 +27,7 @@ HALTED_ALERT: Final = "dataset_halted"
 PROMPTS_FAILED: Final = "prompts.failed"
 PROMPTS_READY: Final = "prompts.ready"
 STRANGERS: Final = "prompts.strangers"
-"""Responses belong to no prompt of the data set; ``data`` holds their ``count``, 0 when that is over."""
+"""Responses or given-up samples belong to no prompt of the data set; ``data`` holds their ``count``, 0 when over."""
 
 _DECODER: Final = msgspec.json.Decoder(Event)
 
@@ -61,7 +61,7 @@ class EventFold:
         self.prompts_failed: dict[str, str] = {}
         """Data sets whose prompts could not be used at the last start, with the reason."""
         self.strangers: dict[str, int] = {}
-        """Responses that belong to no prompt of their data set, as the last daemon that compared them found."""
+        """Responses and given-up samples that belong to no prompt of their data set, as last compared by a daemon."""
         self.open_alerts: dict[str, float] = {}
         """`alert_key` of every alert that was raised and not cleared -> when."""
 

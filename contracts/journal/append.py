@@ -11,6 +11,7 @@ import errno
 import itertools
 import logging
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,8 @@ class Journal:
     def __init__(self, path: Path, write: Callable[[int, bytes], int] = os.write) -> None:
         self.path = path
         self._write = write
+        self._swapping = threading.Lock()
+        """Held while the descriptor is taken or replaced: another thread may be syncing meanwhile."""
         self._unclean = False
         """The rest of a failed batch could not be taken back: that comes before anything else is appended."""
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,12 +103,17 @@ class Journal:
             NoRoomError: The file system found no room only now (network disks); the file is as it was reported.
             OSError: The disk failed.
         """
+        # A copy: the writing thread may follow a replaced file meanwhile, and must not wait for a slow disk.
+        with self._swapping:
+            descriptor = os.dup(self._descriptor)
         try:
-            os.fdatasync(self._descriptor)
+            os.fdatasync(descriptor)
         except OSError as error:
             if error.errno in _NO_ROOM:
                 raise NoRoomError(error.errno, "no room to sync", str(self.path)) from error
             raise
+        finally:
+            os.close(descriptor)
 
     def close(self) -> None:
         """Close the file."""
@@ -152,7 +160,8 @@ class Journal:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         repair = repair_torn_tail(self.path)
         self._open()
-        os.close(old)  # not before: a new file could get the old one's inode
+        with self._swapping:
+            os.close(old)  # not before: a new file could get the old one's inode
         if self._identity == before:
             self._size = size  # the same file under a stale handle: what it may hold too much is still to be cut
         else:

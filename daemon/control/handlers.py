@@ -12,9 +12,11 @@ from contracts.clock import Clock
 from contracts.fold.events import SET
 from contracts.fold.run import RunFold
 from contracts.records import Event, Requeue, Severity
+from contracts.sample_id import SampleId
 from contracts.status import RunStatus
 from contracts.version import version
 from daemon.events import EventLog
+from daemon.wishes import Requeued, retry_refusal, set_data, set_message, set_refusal
 
 
 class Controlled(Protocol):
@@ -25,6 +27,11 @@ class Controlled(Protocol):
     clock: Clock
     pid: int
     since: float
+
+    @property
+    def word(self) -> str:
+        """The run's state; ``starting`` until it is known whether anything is left to do."""
+        ...
 
     def status(self) -> RunStatus:
         """The status now."""
@@ -46,8 +53,12 @@ class Controlled(Protocol):
         """Exit now."""
         ...
 
-    def requeue(self, record: Requeue, dataset: str | None) -> int:
+    def requeue(self, record: Requeue, dataset: str | None) -> Requeued:
         """Give samples another try."""
+        ...
+
+    def has_failed(self, dataset: str | None, sample: SampleId) -> bool:
+        """Whether a sample failed and has no answer yet: in one data set, with None in any."""
         ...
 
     def wake(self) -> None:
@@ -101,6 +112,7 @@ class Handlers:
                 "since": daemon.since,
                 "protocol": commands.PROTOCOL,
                 "version": version(),
+                "state": daemon.word,
             },
         )
 
@@ -115,28 +127,22 @@ class Handlers:
         return _done("running")
 
     def _set(self, command: commands.Set) -> commands.Reply:
-        if command.concurrency is None and not command.targets:
-            return _refused("nothing to set: give a concurrency or a target")
-        unknown = [name for name in command.targets if name not in self._daemon.fold.datasets]
-        if unknown:
-            known = ", ".join(self._daemon.fold.datasets)
-            return _refused(f"no data set {', '.join(map(repr, unknown))} in this run; there are: {known}")
-        said = [f"target of {name}: {target:,} tokens" for name, target in command.targets.items()]
-        if command.concurrency is not None:
-            said.insert(0, f"concurrency: {command.concurrency}")
-        data = {"concurrency": command.concurrency, "targets": command.targets}
-        self._daemon.events.emit(Severity.INFO, SET, "; ".join(said), data=data)
+        refusal = set_refusal(self._daemon.fold, command)
+        if refusal is not None:
+            return _refused(refusal)
+        said = set_message(self._daemon.fold, command)
+        self._daemon.events.emit(Severity.INFO, SET, said, data=set_data(command))
         self._daemon.wake()
-        return _done("; ".join(said))
+        return _done(said)
 
     def _retry(self, command: commands.Retry) -> commands.Reply:
-        if command.dataset is not None and command.dataset not in self._daemon.fold.datasets:
-            return _refused(f"no data set {command.dataset!r}; there are: {', '.join(self._daemon.fold.datasets)}")
+        refusal = retry_refusal(self._daemon.fold, command, self._daemon.has_failed)
+        if refusal is not None:
+            return _refused(refusal)
         record = Requeue(at=self._daemon.clock.now(), error=command.error, sample_id=command.sample_id)
-        count = self._daemon.requeue(record, command.dataset)
-        message = f"{count} samples are sent again"
-        self._daemon.events.emit(Severity.INFO, "control.retry", message, dataset=command.dataset)
-        return commands.Reply(ok=True, message=message, result={"samples": count})
+        done = self._daemon.requeue(record, command.dataset)
+        self._daemon.events.emit(Severity.INFO, "control.retry", str(done), dataset=command.dataset)
+        return commands.Reply(ok=True, message=str(done), result={"samples": done.samples})
 
 
 def _done(message: str) -> commands.Reply:

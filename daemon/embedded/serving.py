@@ -17,10 +17,11 @@ from aiohttp import web
 from daemon.embedded.answers import HTML, Renderer
 from daemon.embedded.errors import QUEUE_FULL, ApiError, FatalRequest, internal_error, queue_full
 from daemon.embedded.faults import FaultKind, Faults
+from daemon.embedded.flight import Flight
 from daemon.embedded.information import Totals
-from daemon.embedded.jobs import Backend, Job, Load, Result
+from daemon.embedded.jobs import Backend, Load, Result
 from daemon.embedded.options import Options
-from daemon.embedded.protocol import GenerateRequest, Limits, Prompt, duplicate, parse_generate
+from daemon.embedded.protocol import GenerateRequest, Limits, duplicate, parse_generate
 from daemon.embedded.tokenizer import ByteTokenizer
 
 _JSON = {"Content-Type": "application/json", "Server": "uvicorn"}
@@ -155,7 +156,7 @@ class GenerateService:
         for prompt in parsed.prompts:
             if prompt.rid in self.in_flight:
                 raise duplicate(prompt.rid)
-        flight = _Flight(parsed, self.faults)
+        flight = Flight(parsed, self.faults)
         if self._is_full(len(parsed.prompts)):
             if not parsed.stream:
                 raise queue_full()
@@ -195,7 +196,7 @@ class GenerateService:
         return response
 
     async def _stream(
-        self, request: web.Request, parsed: GenerateRequest, flight: _Flight, fault: FaultKind | None
+        self, request: web.Request, parsed: GenerateRequest, flight: Flight, fault: FaultKind | None
     ) -> web.StreamResponse:
         """Server-sent events: the answer so far, as often as there is more, then `[DONE]`."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8", "Server": "uvicorn"})
@@ -248,7 +249,7 @@ class GenerateService:
         load = self.load()
         return load.running + load.waiting + count > self._options.max_running_requests + most
 
-    def _count(self, flight: _Flight, results: list[Result]) -> None:
+    def _count(self, flight: Flight, results: list[Result]) -> None:
         totals = self.totals
         for job, result in zip(flight.jobs, results, strict=True):
             streams = job.progress is not None
@@ -257,40 +258,6 @@ class GenerateService:
             totals.generation_tokens[streams] += len(result.output_ids)
             totals.latency_sum += result.finished - job.received
             totals.aborted += (result.finish_reason or {}).get("type") == "abort"
-
-
-class _Flight:
-    """The jobs of one request, and where their results arrive."""
-
-    def __init__(self, parsed: GenerateRequest, faults: Faults) -> None:
-        loop = asyncio.get_running_loop()
-        self._events: asyncio.Queue[tuple[int, Result]] | None = None
-        self.done: list[asyncio.Future[Result]] = []
-        self.jobs: list[Job] = []
-        for number, prompt in enumerate(parsed.prompts):
-            self.done.append(loop.create_future())
-            self.jobs.append(self._job(number, prompt, parsed.stream, faults.next_delay()))
-
-    @property
-    def events(self) -> asyncio.Queue[tuple[int, Result]]:
-        """What arrives of a stream: the prompt's number, its result so far."""
-        if self._events is None:  # made when it is needed: most requests do not stream
-            self._events = asyncio.Queue()
-        return self._events
-
-    def _job(self, number: int, prompt: Prompt, stream: bool, delay: float) -> Job:
-        def done(result: Result) -> None:
-            if stream:
-                self.events.put_nowait((number, result))
-            elif not self.done[number].done():  # cancelled when the client left
-                self.done[number].set_result(result)
-
-        def progress(result: Result) -> None:
-            self.events.put_nowait((number, result))
-
-        return Job(
-            prompt.rid, prompt.input_ids, prompt.sampling, done, progress if stream else None, delay
-        )  # fmt: skip
 
 
 def cut(request: web.Request, *, abruptly: bool = True) -> None:

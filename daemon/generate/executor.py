@@ -12,7 +12,7 @@ from contracts.records import FailureClass, Response
 from contracts.sample_id import SampleId
 from contracts.sglang import GenerateRequest, error_text
 from daemon.generate.retry import BUSY_STATUS, classify_status
-from daemon.servers.answers import disagreement, holds_id, one_line, parse_answer
+from daemon.servers.answers import disagreement, holds_id, is_json, one_line, parse_answer
 from daemon.servers.client import AnswerTimeoutError, ConnectionLostError, SglangClient
 
 
@@ -81,7 +81,10 @@ def _judge(
     """Turn a 200 into a response; an abort comes with 200 too."""
     answer = parse_answer(body)
     if isinstance(answer, str):
-        return Failed(FailureClass.CONTRACT_DRIFT, f"the answer {answer}", status=200)
+        # A page instead of JSON says nothing of the server's contract: something between us and it hiccuped. When it
+        # is the rule, the pool takes the server out.
+        error = FailureClass.CONTRACT_DRIFT if is_json(body) else FailureClass.TRANSIENT
+        return Failed(error, f"the answer {answer}", status=200)
     meta, reason = answer.meta_info, answer.meta_info.finish_reason
     if reason is not None and reason.type == "abort":
         return Failed(

@@ -8,6 +8,7 @@ import time
 from typing import Final
 
 from contracts.clock import Clock
+from contracts.fold.events import HALTED
 from contracts.records import Failure, FailureClass, NextStep, Severity, encode_line
 from contracts.run_config import Generate
 from daemon.events import EventLog
@@ -148,6 +149,4 @@ class FailureHandling:
         queue.put_back(attempt.entry)
         if not queue.halted:
             queue.halted = True
-            self._events.emit(
-                Severity.CRITICAL, "dataset.halted", f"{queue.name} is stopped: {message}", dataset=queue.name
-            )
+            self._events.emit(Severity.CRITICAL, HALTED, f"{queue.name} is stopped: {message}", dataset=queue.name)

@@ -54,6 +54,15 @@ def disagreement(answer: GenerateAnswer, rid: str, prompt_tokens: int) -> str | 
     return None
 
 
+def is_json(body: bytes) -> bool:
+    """Whether a body is JSON at all, of whatever shape; a page of a proxy or half an answer is not."""
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
 def count_ids(ids: msgspec.Raw) -> int | None:
     """Return how many ids a JSON array text holds, or None when it is anything but a flat array of whole numbers."""
     text = bytes(ids)

@@ -1,4 +1,4 @@
-"""Control calls to one SGLang server: what it is, how loaded it is, abort. Synchronous; call them in a thread.
+"""Control calls to one SGLang server: what it is, how loaded it is. Synchronous; call them in a thread.
 
 A server that is not there raises `ServerUnreachable`. A server that answers oddly (an HTML page, an empty body, a key
 of another type, an endpoint that its version does not have) costs the value that was asked for, never the run: the
@@ -7,7 +7,6 @@ call returns None and `ServerControl.problems` or `ServerControl.missing` says w
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,16 +17,14 @@ import msgspec
 import requests
 from urllib3.exceptions import ReadTimeoutError
 
-from contracts.sglang import METRICS, Load, Loads, ModelInfo, ServerInfo, error_text
+from contracts.sglang import Load, Loads, ModelInfo, ServerInfo, error_text
+from daemon.servers.metrics import read_metrics
 
 _NOT_THERE: Final = frozenset({404, 405, 501})
 _NESTED_INFO: Final = ("internal_states", "server_args", "scheduler_info")
 """Keys under which other versions keep what 0.5.23 has at the top of /server_info; later ones win, the top wins all."""
 _NESTED_CONFIG: Final = ("text_config", "language_config", "llm_config", "thinker_config")
 """Keys of a multimodal config.json that hold the language model's own config."""
-_AVERAGED: Final = frozenset({"kv_usage", "cache_hit"})
-"""Metrics that are shares: averaged over DP ranks, where counts and rates are summed."""
-_METRIC_NAMES: Final = tuple(METRICS)
 _PROXIES: Final = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 _Info = TypeVar("_Info", bound=msgspec.Struct)
@@ -153,14 +150,6 @@ class ServerControl:
             return None
         return values
 
-    def abort(self, rid: str) -> bool:
-        """Ask the server to end a request; True when it took the message (it does so for unknown rids too).
-
-        Raises:
-            ServerUnreachable: No answer.
-        """
-        return self._call("POST", "/abort_request", {"rid": rid}) is not None
-
     def vocab_size(self, model_path: str | None) -> int | None:
         """Return the vocabulary size from ``config.json`` under a model path of this machine; None: not known here.
 
@@ -205,14 +194,9 @@ class ServerControl:
         return found
 
     def _get(self, path: str) -> bytes | None:
-        return self._call("GET", path, None)
-
-    def _call(self, method: str, path: str, body: dict[str, str] | None) -> bytes | None:
         """Return the body of a 200; record anything else."""
         try:
-            answer = self._session.request(
-                method, self.url + path, json=body, timeout=self._timeout_s, allow_redirects=False
-            )
+            answer = self._session.get(self.url + path, timeout=self._timeout_s, allow_redirects=False)
         except requests.ReadTimeout as error:
             raise self._silent() from error
         except requests.ConnectionError as error:
@@ -252,31 +236,6 @@ class ServerControl:
             except msgspec.ValidationError as error:
                 self._problem(path, f"`{field.encode_name}` has another type than known: {error}")
         return kind(**values)
-
-
-def read_metrics(text: str) -> dict[str, float]:
-    """Return the known values of a Prometheus text, over all ranks; a broken line costs that line.
-
-    TP ranks of one DP rank report the same requests (with metrics for all schedulers on): the largest counts once.
-    """
-    from prometheus_client.parser import text_string_to_metric_families  # 0.1 s of imports, rarely needed
-
-    by_rank: dict[str, dict[str, float]] = {}
-    for line in text.splitlines():
-        # Of some 80 kB a second, half a dozen lines matter: only those are parsed.
-        name = METRICS.get(line.partition("{")[0].partition(" ")[0]) if line.startswith(_METRIC_NAMES) else None
-        if name is None:
-            continue
-        try:
-            samples = [sample for family in text_string_to_metric_families(line) for sample in family.samples]
-        except (ValueError, LookupError):  # the parser raises both on broken lines
-            continue
-        for sample in samples:
-            if math.isfinite(sample.value):
-                ranks = by_rank.setdefault(name, {})
-                rank = sample.labels.get("dp_rank", "")
-                ranks[rank] = max(sample.value, ranks.get(rank, sample.value))
-    return {name: sum(ranks.values()) / (len(ranks) if name in _AVERAGED else 1) for name, ranks in by_rank.items()}
 
 
 def _flattened(info: Mapping[str, Any]) -> dict[str, Any]:

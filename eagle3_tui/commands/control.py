@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from typing import Final
 
-from contracts.commands import Command, Drain, Pause, Reply, Resume, Stop
-from contracts.control_client import DaemonNotRunning, send, socket_of
+from contracts.commands import Command, Drain, Pause, Reply, Resume, Status, Stop
+from contracts.control_client import ControlError, DaemonNotRunning, send, socket_of
 from contracts.exit_codes import ExitCode
 from contracts.liveness import look
 from contracts.run_dir import RunDir
@@ -17,6 +18,8 @@ from eagle3_tui.text import visible
 
 STOP_S: Final = 60.0
 """How long a stop may take before it is told that something is wrong."""
+TELL_EVERY_S: Final = 10.0
+"""How often a drain says how far it is."""
 _LOOK_S: Final = 0.1
 _COMMANDS: Final[dict[str, type[Pause | Resume | Drain | Stop]]] = {
     "pause": Pause,
@@ -58,7 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"no daemon of {visible(run.path)} is running: nothing to {arguments.command}")
         return ExitCode.OK
     if arguments.command in _ENDING and not arguments.no_wait:
-        wait_until_gone(run, STOP_S if kind is Stop else None)
+        if kind is Stop:
+            wait_until_gone(run, STOP_S)
+        else:
+            wait_until_gone(run, None, lambda: print(_still_open(run), flush=True))
         print(f"the daemon of {visible(run.path)} has ended")
     return ExitCode.OK
 
@@ -76,16 +82,29 @@ def ask(run: RunDir, command: Command, timeout_s: float = 10.0) -> Reply:
     return reply
 
 
-def wait_until_gone(run: RunDir, timeout_s: float | None) -> None:
+def _still_open(run: RunDir) -> str:
+    """Return how far a drain is, and how it is cut short."""
+    name = visible(run.path)
+    try:
+        totals = send(socket_of(run), Status(), run=run.path).result.get("totals", {})
+    except ControlError:
+        return f"the daemon of {name} is ending"
+    count = totals.get("in_flight")
+    return f"{'?' if count is None else count} requests are still open; to end at once: eagle3 stop {name}"
+
+
+def wait_until_gone(run: RunDir, timeout_s: float | None, tell: Callable[[], None] | None = None) -> None:
     """Wait until nobody holds the run's lock.
 
     Args:
         run: The run.
         timeout_s: Seconds; None: as long as it takes.
+        tell: Called every `TELL_EVERY_S` seconds.
 
     Raises:
         CommandFailed: It still holds the lock.
     """
+    told = time.monotonic()
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     while (found := look(run)).alive:
         if deadline is not None and time.monotonic() > deadline:
@@ -94,4 +113,7 @@ def wait_until_gone(run: RunDir, timeout_s: float | None) -> None:
                 f"{run.path}: {who} is still there after {timeout_s:.0f} s, see {run.log}; "
                 "killing it with -9 loses at most what is in flight"
             )
+        if tell is not None and time.monotonic() - told >= TELL_EVERY_S:
+            tell()
+            told = time.monotonic()
         time.sleep(_LOOK_S)

@@ -30,7 +30,11 @@ from eagle3_tui.status_table import summary_line
 from eagle3_tui.terminal import refusal
 from eagle3_tui.text import visible
 
-_SERVER: Final = ("--port", "0", "--seed", "7", "--max-running-requests", "16", "--eos-bias", "1.3", "--enable-metrics")
+_SERVER: Final = (
+    *("--port", "0", "--seed", "7", "--max-running-requests", "8", "--eos-bias", "1.3", "--enable-metrics"),
+    # So that it lasts long enough for a speed and an ETA.
+    *("--latency", "0.3", "--latency-spread", "0.6"),
+)
 _SERVER_S: Final = 120.0
 """Longest wait for the embedded server: importing torch from a cold disk takes its time."""
 _HEADLESS_S: Final = 600.0
@@ -147,7 +151,7 @@ def _stop_daemon(run: RunDir, daemon: subprocess.Popen[bytes]) -> None:
 def _show(path: Path) -> int:
     from eagle3_tui.app import run_app
 
-    return run_app(path)
+    return run_app(path, farewell=False)  # the demo ends its daemon itself
 
 
 def _watch(path: Path, server: subprocess.Popen[bytes], daemon: subprocess.Popen[bytes]) -> RunStatus:

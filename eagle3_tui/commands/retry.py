@@ -8,7 +8,8 @@ from contracts.commands import Retry
 from contracts.exit_codes import ExitCode
 from contracts.records import FailureClass
 from eagle3_tui.arguments import add_run, describe, run_dir
-from eagle3_tui.commands.control import CODES, add_timeout, ask
+from eagle3_tui.commands.control import add_timeout
+from eagle3_tui.commands.recorded import CODES, ask_or_record
 from eagle3_tui.text import visible
 
 
@@ -23,18 +24,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "eagle3 retry my_run --dataset B1_questions --error transient",
         CODES,
-        "Put failed or quarantined samples back into the queue: all but invalid input, or what is named.",
+        "Put failed or quarantined samples back into the queue: all but invalid input, or what is named.\n"
+        "Without a daemon it is recorded, and takes effect at the next start.",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the request; the daemon says how many samples it put back."""
+    """Send the request, or record it where no daemon runs; the answer says how many samples are put back."""
     command = Retry(
         dataset=arguments.dataset,
         error=FailureClass(arguments.error) if arguments.error else None,
         sample_id=arguments.sample,
     )
-    print(visible(ask(run_dir(arguments.run), command, arguments.timeout).message))
+    print(visible(ask_or_record(run_dir(arguments.run), command, arguments.timeout).message))
     return ExitCode.OK
 
 

@@ -13,6 +13,7 @@ from contracts.commands import Ping
 from contracts.control_client import ControlError, send
 from contracts.exit_codes import ExitCode
 from contracts.run_dir import RunDir
+from contracts.status import RunState
 from eagle3_tui.arguments import add_run, describe, run_dir
 from eagle3_tui.failure import CommandFailed
 from eagle3_tui.processes import environment, program
@@ -21,6 +22,9 @@ from eagle3_tui.text import visible
 START_S: Final = 60.0
 """Longest wait for the daemon's first answer."""
 _ASK_S: Final = 0.05
+_STARTING: Final = "starting"
+_SETTLE_S: Final = 1.0
+"""How long a daemon that answers is given to find out whether it has anything to do."""
 _STDERR: Final = "daemon.stderr"
 """What a daemon says before it has a log, and what Python or C says when it crashes."""
 
@@ -49,14 +53,14 @@ def run(arguments: argparse.Namespace) -> int:
     pid = start_detached(run)
     name = visible(run.path)
     if pid is None:
-        print(f"the daemon of {name} had nothing left to do and has ended; see: eagle3 status {name}")
+        print(f"the daemon of {name} has nothing left to do and is ending; see: eagle3 status {name}")
     else:
         print(f"the daemon of {name} is running (pid {pid}); watch it with: eagle3 tui {name}")
     return ExitCode.OK
 
 
 def start_detached(run: RunDir, timeout_s: float = START_S) -> int | None:
-    """Start the daemon so that it outlives us and return its pid once it answers; None: it ended, its work done.
+    """Start the daemon so that it outlives us and return its pid once it answers; None: it ends, its work done.
 
     Raises:
         CommandFailed: As for `wait_until_answers`.
@@ -87,13 +91,18 @@ def launch(run: RunDir) -> tuple[subprocess.Popen[bytes], int]:
 def wait_until_answers(
     run: RunDir, process: subprocess.Popen[bytes], said_from: int, timeout_s: float = START_S
 ) -> bool:
-    """Wait until a daemon just launched answers; False: it has ended already, its work done.
+    """Wait until a daemon just launched answers; False: its work is done, it is ending or has ended.
 
     Raises:
         CommandFailed: It ended, with its own words and exit code, or does not answer in time and goes on.
     """
     deadline = time.monotonic() + timeout_s
-    while not _answers(run, process.pid):
+    settle = None
+    while (state := _answers(run, process.pid)) in (None, _STARTING):
+        if state is not None:
+            settle = time.monotonic() + _SETTLE_S if settle is None else settle
+            if time.monotonic() > settle:
+                break
         if process.poll() == 0:
             return False
         if process.returncode is not None:
@@ -104,16 +113,16 @@ def wait_until_answers(
                 f"in the background; see {run.log}, and later: eagle3 status {run.path}"
             )
         time.sleep(_ASK_S)
-    return True
+    return state != RunState.FINISHED
 
 
-def _answers(run: RunDir, pid: int) -> bool:
-    """Whether this very daemon answers; an older one's answer is no success."""
+def _answers(run: RunDir, pid: int) -> str | None:
+    """Return the state that this very daemon names, or None: an older one's answer is no success."""
     try:
         reply = send(run.socket, Ping(), 1.0)
     except ControlError:
-        return False
-    return reply.ok and reply.result.get("pid") == pid
+        return None
+    return str(reply.result.get("state")) if reply.ok and reply.result.get("pid") == pid else None
 
 
 def _ended(run: RunDir, code: int, said_from: int) -> CommandFailed:

@@ -92,7 +92,7 @@ temperature = 0.6
 max_new_tokens = 256
 
 [generate]
-concurrency = 16
+concurrency = 8
 
 [tokenizer]
 path = "bytes"                   # prompts are text; the embedded model has byte-level ids

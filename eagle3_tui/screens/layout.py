@@ -20,9 +20,11 @@ class Needs:
 
     header: int
     alerts: int
-    """With advice."""
+    """With advice; a third of the screen at most is given."""
+    brief: int
+    """A line each where they are many, else as `alerts`."""
     urgent: int
-    """The critical ones with advice, the others with a line each; 0: nothing is critical."""
+    """Those to be shown before any data set where something is critical; 0: nothing is."""
     table: int
     gpus: int
     servers: int
@@ -53,6 +55,7 @@ def share_out(height: int, needs: Needs) -> Heights:
     First what a person must see at any size; then every data set; then alerts in full, each GPU, titles, each server;
     what is left shows more events.
     """
+    needs = replace(needs, alerts=min(needs.alerts, max(height // 3, 1)))
     got = Heights(
         header=needs.header,
         alerts=min(needs.alerts, max(1, min(needs.urgent, (height - _LEAST) // 2))),
@@ -66,7 +69,7 @@ def share_out(height: int, needs: Needs) -> Heights:
     if spare < 0:
         return replace(got, events=max(got.events + spare, 0))
     if height >= _ROOMY:
-        got, spare = _give(got, spare, "alerts", needs.alerts)
+        got, spare = _give(got, spare, "alerts", min(needs.brief, needs.alerts))
         got, spare = _give_whole(got, spare, "gpus", needs.gpus)
         got, spare = _give(got, spare, "events", _EVENTS_GOOD)
         got, spare = _rules(got, spare)

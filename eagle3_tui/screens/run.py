@@ -14,7 +14,7 @@ from eagle3_tui.feed.state import View
 from eagle3_tui.keys import usable_keys
 from eagle3_tui.screens.layout import Heights, Needs, share_out
 from eagle3_tui.terminal import DEFAULT_SIZE, TOO_SMALL
-from eagle3_tui.widgets.alerts import Alerts, alerts_height, urgent_height
+from eagle3_tui.widgets.alerts import Alerts, alerts_height, brief_height, urgent_height
 from eagle3_tui.widgets.canvas import Canvas
 from eagle3_tui.widgets.events import Events
 from eagle3_tui.widgets.footer import Footer
@@ -35,7 +35,7 @@ class RunScreen(Screen[None]):
     AUTO_FOCUS = None
     ALLOW_SELECT = False
 
-    def __init__(self, look: Look, *, read_only: bool) -> None:
+    def __init__(self, look: Look, *, read_only: bool, farewell: bool) -> None:
         super().__init__()
         self._look = look
         self._view = View()
@@ -43,7 +43,9 @@ class RunScreen(Screen[None]):
         self._heights: Heights | None = None
         self._small: bool | None = None
         self.table = DatasetTable(look, id="table")
-        self.footer = Footer(look, usable_keys(read_only=read_only), read_only=read_only, id="footer")
+        self.footer = Footer(
+            look, usable_keys(read_only=read_only), read_only=read_only, farewell=farewell, id="footer"
+        )
 
     def compose(self) -> ComposeResult:
         """Yield the parts from top to bottom."""
@@ -94,6 +96,7 @@ class RunScreen(Screen[None]):
             Needs(
                 header=header_height(self._view),
                 alerts=alerts_height(status, width, self._look),
+                brief=brief_height(status, width, self._look),
                 urgent=urgent_height(status, width, self._look),
                 table=table_height(status),
                 gpus=grid_height(status, width),

@@ -16,6 +16,8 @@ from eagle3_tui.widgets.line import cell, safe, strip, wrap
 from eagle3_tui.widgets.look import Look
 
 _INDENT = 3
+_MANY = 2
+"""More alerts than that take a line each before any takes two."""
 _WIDE = 60
 """From this width on it is said since when."""
 _ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
@@ -39,10 +41,21 @@ def alerts_height(status: RunStatus | None, width: int, look: Look) -> int:
     return _whole_height(status.alerts, status.at, width, look) if status else 0
 
 
+def brief_height(status: RunStatus | None, width: int, look: Look) -> int:
+    """Return how many lines show all alerts: one each where they are many, else whole."""
+    many = status is not None and len(status.alerts) > _MANY
+    return len(status.alerts) if status and many else alerts_height(status, width, look)
+
+
 def urgent_height(status: RunStatus | None, width: int, look: Look) -> int:
-    """Return how many lines show the critical alerts with their advice and the others with a line each; 0 if calm."""
+    """Return how many lines are worth more than data sets: 0 without a critical alert.
+
+    Of one or two alerts the critical ones are shown with their advice; of more, each has a line.
+    """
     if status is None or not any(alert.severity is Severity.CRITICAL for alert in status.alerts):
         return 0
+    if len(status.alerts) > _MANY:
+        return len(status.alerts)
     critical = [alert for alert in status.alerts if alert.severity is Severity.CRITICAL]
     return _whole_height(critical, status.at, width, look) + len(status.alerts) - len(critical)
 
@@ -54,13 +67,23 @@ def _whole_height(alerts: Iterable[AlertStatus], now: float, width: int, look: L
 
 
 def alert_lines(status: RunStatus, width: int, height: int, look: Look) -> list[Strip]:
-    """Return at most ``height`` lines: a line for every alert that fits, the rest of them from the worst on."""
+    """Return at most ``height`` lines: a line for every alert that fits, the rest of them from the worst on.
+
+    Where not all fit the last line says how many are missing; if there is one line only, at its end.
+    """
+    if not status.alerts or height < 1:
+        return []
+    if 1 < height < len(status.alerts):
+        shown = sorted_alerts(status)[: height - 1]
+        missing = f" {look.signs.ellipsis} and {len(status.alerts) - len(shown)} more (eagle3 status)"
+        lines = [_first_line(alert, status.at, "", width, look) for alert in shown]
+        return [*lines, strip([(cell(missing, width, look), look.bold)], width, look)]
     shown = sorted_alerts(status)[:height]
     hidden = len(status.alerts) - len(shown)
+    more = f"  (+{hidden} more)" if hidden else ""
     spare = height - len(shown)
-    lines: list[Strip] = []
-    for index, alert in enumerate(shown):
-        more = f"  (+{hidden} more)" if hidden and index == len(shown) - 1 else ""
+    lines = []
+    for alert in shown:
         message, advice = _message_lines(alert, status.at, more, width, look), _advice_lines(alert, width, look)
         block = message + advice
         if len(block) - 1 > spare:

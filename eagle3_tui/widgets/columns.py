@@ -16,6 +16,8 @@ from eagle3_tui.widgets.look import MOVING, Look
 from eagle3_tui.widgets.progress import dataset_share
 from eagle3_tui.widgets.times import short_moment
 
+_NAME_TITLE: Final = "  data set"
+"""The sign and a space are above nothing."""
 _NAME: Final = (18, 40)
 """Least and most cells of the name."""
 _BAR: Final = (4, 24)
@@ -81,13 +83,13 @@ def _total(wanted: Sequence[_Wanted]) -> int:
 
 def _wanted(status: RunStatus) -> list[_Wanted]:
     rows = [*status.datasets, status.totals]
-    longest = max(cell_width(visible(row.name)) for row in rows) + 2
+    longest = max(cell_width(_NAME_TITLE), *(cell_width(visible(row.name)) + 2 for row in rows))
     least, most = (min(longest, limit + 2) for limit in _NAME)
     done = max(len(_done_text(row)) for row in rows)
     failed = any(row.failed for row in rows)
     unreadable = any(row.unreadable for row in rows)
     return [
-        _Wanted(Column("  data set", least, _name, right=False), 0, most),
+        _Wanted(Column(_NAME_TITLE, least, _name, right=False), 0, most),
         _Wanted(Column("stage", 8, _stage, right=False), 6),
         _Wanted(Column("done/prompts", max(done, 12), _done), 1),
         _Wanted(Column("to target", _BAR[0] + 1 + _PERCENT, _target, right=False), 3, _BAR[1] + 1 + _PERCENT),
@@ -103,6 +105,8 @@ def _wanted(status: RunStatus) -> list[_Wanted]:
 
 def _name(row: Row, width: int, look: Look) -> Cell:
     sign, _, style = look.stage(row.data.stage)
+    if row.data.stage is DatasetStage.FINISHED and row.data.quarantined:
+        sign, style = look.signs.warning, look.warn
     if row.total:
         return cell(f"  {row.data.name}", width, look), look.bold
     return cell(f"{sign} {row.data.name}", width, look), style if style is not look.active else look.plain

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
 from textual.strip import Strip
 
+from contracts.fold.events import ALERT_RAISED
 from contracts.records import Event, Severity
 from eagle3_tui.feed.state import View
 from eagle3_tui.widgets.canvas import Canvas
 from eagle3_tui.widgets.line import cell, safe, strip
 from eagle3_tui.widgets.look import Look
 from eagle3_tui.widgets.times import stamp
+
+_ONE_OCCURRENCE_S: Final = 1.0
+_COMPARED: Final = 20
+"""Events that may lie between the two."""
 
 
 class Events(Canvas):
@@ -18,10 +28,37 @@ class Events(Canvas):
     def lines(self, view: View, width: int, height: int) -> list[Strip]:
         """Return the last events."""
         now = view.status.at if view.status else None
-        lines = [event_line(event, now, width, self.look) for event in reversed(view.events[-height:])]
+        newest = islice(occurrences(view.events), height)
+        lines = [event_line(event, now, width, self.look) for event in newest]
         if not lines and view.status is not None:
             lines.append(strip([(" no events yet", self.look.dim)], width, self.look))
         return lines
+
+
+def occurrences(events: Sequence[Event]) -> Iterator[Event]:
+    """Yield events, the newest first; of two that say the same within a second, the later one.
+
+    What happens to a data set and the alert that it raises are two events: both stay in the file, one is enough here.
+    """
+    recent: deque[Event] = deque(maxlen=_COMPARED)
+    for event in reversed(events):
+        if not any(abs(later.at - event.at) <= _ONE_OCCURRENCE_S and _same(later, event) for later in recent):
+            yield event
+        recent.append(event)
+
+
+def _same(one: Event, other: Event) -> bool:
+    if one.dataset != other.dataset:
+        return False
+    if one.message == other.message:
+        return True
+    # A data set's event and its alert introduce the same reason with different words.
+    alerts = (one.kind == ALERT_RAISED) + (other.kind == ALERT_RAISED)
+    return one.dataset is not None and alerts == 1 and _reason(one) == _reason(other)
+
+
+def _reason(event: Event) -> str:
+    return event.message.partition(": ")[2] or event.message
 
 
 def event_line(event: Event, now: float | None, width: int, look: Look) -> Strip:

@@ -17,10 +17,13 @@ from eagle3_tui.widgets.look import Look
 class Footer(Canvas):
     """Keys with their labels; a message takes their place until it is taken back."""
 
-    def __init__(self, look: Look, keys: Sequence[Key], *, read_only: bool, id: str | None = None) -> None:
+    def __init__(
+        self, look: Look, keys: Sequence[Key], *, read_only: bool, farewell: bool, id: str | None = None
+    ) -> None:
         super().__init__(look, id=id)
         self._keys = keys
         self._read_only = read_only
+        self._farewell = farewell
         self._message: tuple[str, Severity] | None = None
 
     def say(self, message: str | None, severity: Severity = Severity.INFO) -> None:
@@ -32,14 +35,19 @@ class Footer(Canvas):
         """Return the one line."""
         if self._message is None:
             daemon = view.status.daemon.alive if view.status else None
-            return [key_line(self._keys, width, self.look, read_only=self._read_only, daemon=daemon)]
+            keys = key_line(
+                self._keys, width, self.look, read_only=self._read_only, daemon=daemon, farewell=self._farewell
+            )
+            return [keys]
         text, severity = self._message
         sign, style = self.look.severity(severity)
         style = self.look.bold if severity is Severity.INFO else style
         return [strip([(cell(f" {sign} {text}", width, self.look), style)], width, self.look)]
 
 
-def key_line(keys: Sequence[Key], width: int, look: Look, *, read_only: bool, daemon: bool | None) -> Strip:
+def key_line(
+    keys: Sequence[Key], width: int, look: Look, *, read_only: bool, daemon: bool | None, farewell: bool
+) -> Strip:
     """Return the keys that have a hint; help and leave stay to the last.
 
     Args:
@@ -48,6 +56,7 @@ def key_line(keys: Sequence[Key], width: int, look: Look, *, read_only: bool, da
         look: Signs and styles.
         read_only: Whether it was asked for; said at the left.
         daemon: Whether there is one; None: none belongs here, so no key for it is shown.
+        farewell: Whether the daemon goes on after leaving.
     """
     groups = [group("read only", look.warn, look)] if read_only else []
     groups += [
@@ -55,6 +64,6 @@ def key_line(keys: Sequence[Key], width: int, look: Look, *, read_only: bool, da
         for key in keys
         if key.hint and not (key.changes_run and daemon is None)
     ]
-    if daemon:
+    if daemon and farewell:
         groups.append(group("(the daemon goes on)", look.dim, look, rank=2))
     return line(groups, width, look)

@@ -9,6 +9,7 @@ from textual.strip import Strip
 from contracts.records import Severity
 from contracts.status import RunState, RunStatus
 from eagle3_tui.feed.state import View
+from eagle3_tui.status_table import gave_up, oldest_text, state_text
 from eagle3_tui.text import UNKNOWN, human_count, human_duration, human_exact, human_rate
 from eagle3_tui.widgets.bars import bar, whole_percent
 from eagle3_tui.widgets.canvas import Canvas
@@ -71,9 +72,9 @@ def _notes(view: View) -> str:
 
 
 def state_badge(status: RunStatus, look: Look) -> Group:
-    """Return the state as a shape and a word."""
-    sign, style = look.state(status.state)
-    return group(f" {sign} {status.state.value} ", style, look)
+    """Return the state as a shape and a word; finished with prompts given up is no plain success."""
+    sign, style = (look.signs.warning, look.warn_badge) if gave_up(status) else look.state(status.state)
+    return group(f" {sign} {state_text(status)} ", style, look)
 
 
 def verdict(status: RunStatus, look: Look) -> list[Group]:
@@ -88,7 +89,7 @@ def verdict(status: RunStatus, look: Look) -> list[Group]:
         groups.append(group(text, look.warn_badge, look, rank=3 if critical else 0))
     if groups:
         return groups
-    if status.state not in _WELL:
+    if status.state not in _WELL or gave_up(status):
         return [group("no alerts", look.plain, look)]
     return [group(f"{look.signs.good} no alerts", look.good, look)]
 
@@ -129,7 +130,7 @@ def progress_groups(status: RunStatus, look: Look) -> list[Group]:
     if share is None:
         return speed
     shape = Group(
-        ((bar(share, _LEAST_BAR, look.signs), look.progress(status.state)),),
+        ((bar(share, _LEAST_BAR, look.signs), look.warn if gave_up(status) else look.progress(status.state)),),
         rank=2,
         grow=partial(bar, share, signs=look.signs),
     )
@@ -138,8 +139,10 @@ def progress_groups(status: RunStatus, look: Look) -> list[Group]:
 
 def _count_groups(status: RunStatus, look: Look) -> list[Group]:
     totals = status.totals
+    oldest = oldest_text(status)
     groups = [
         labelled("in flight", _of(totals.in_flight, status.concurrency), look.plain, look, 1),
+        *([] if oldest is None else [labelled("oldest", oldest, look.plain, look, 1)]),
         labelled("done", _of(totals.done, totals.to_answer), look.plain, look, 2),
         labelled("failed", human_exact(totals.failed), look.warn if totals.failed else look.plain, look, 0),
         labelled("unreadable", human_exact(totals.unreadable), look.bad if totals.unreadable else look.plain, look, 0),

@@ -130,11 +130,16 @@ class DatasetTable(ScrollView):
         style = self.look.heading
         parts = [(" " * _MARGIN, style)]
         for index, column in enumerate(self._columns):
-            title = column.title + self._shown_rows() if index == 0 else column.title
+            title = self._name_title(column) if index == 0 else column.title
             parts.append((cell(title, column.width, self.look, right=column.right), style))
             parts.append((" ", style))
         text = sum(column.width + 1 for column in self._columns) + _MARGIN
         return strip([*parts, (" " * max(width - text, 0), style)], width, self.look)
+
+    def _name_title(self, column: Column) -> str:
+        """The title with the rows in sight; those alone where short names leave no room for both."""
+        both = column.title + self._shown_rows()
+        return both if len(both) <= column.width else f" {self._shown_rows()}"
 
     def _shown_rows(self) -> str:
         """Which rows of how many, while not all fit."""

@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from contracts.exit_codes import ExitCode
 from contracts.fold.run import RunFold
 from contracts.liveness import Liveness
 from contracts.records import FailureClass, GpuSample, HostSample, NextStep, Requeue, ServerReading, ServerSample
 from contracts.report import build_status
 from contracts.run_dir import RunDir
-from contracts.status import AlertStatus, RunStatus
+from contracts.status import AlertStatus, RunStatus, exit_code
 from tests.support.records import NOW, PID, event, failure, heartbeat, make_run, response, write
 
 ALIVE = Liveness(True, PID, NOW - 10_000)
@@ -120,6 +121,33 @@ def test_unreadable_events(scene: Scene) -> None:
     assert scene.status().unreadable[0].file.endswith("events.jsonl")
 
 
+def test_unreadable_telemetry(scene: Scene) -> None:
+    scene.events(event("daemon.started", NOW - 100))
+    scene.telemetry("server", ServerSample(at=NOW, servers=[]))
+    scene.telemetry("gpu", GpuSample(at=NOW, state="ok", gpus=[]))
+    scene.telemetry("host", HostSample(at=NOW - 40, cpu_pct=12.0))
+    scene.beat()
+    write(scene.run.telemetry_file("host"), [b'{"at":"now"}\n'] * 3)
+    first, second = scene.status().alerts
+    assert (first.code, second.code) == ("telemetry_stale", "unreadable_lines")
+    assert "the last 3 lines of telemetry/host.jsonl" in second.message
+    assert "Expected `float`, got `str`" in second.message
+    status = scene.status(DEAD)
+    assert [alert.code for alert in status.alerts] == ["unreadable_lines"]
+    assert (status.totals.unreadable, status.unreadable[0].line) == (3, None)
+    assert status.unreadable[0].file.endswith("host.jsonl")
+    scene.telemetry("host", HostSample(at=NOW))
+    assert scene.status().alerts == []
+    assert scene.status().totals.unreadable == 0
+
+
+def test_events_and_telemetry_are_one_alert(scene: Scene) -> None:
+    scene.events(b"garbage\n")
+    write(scene.run.telemetry_file("gpu"), [b"garbage\n"])
+    (alert,) = scene.alerts("unreadable_lines")
+    assert "1 lines of events.jsonl, the first is line 1; the last 1 lines of telemetry/gpu.jsonl" in alert.message
+
+
 def test_count_mismatch(scene: Scene) -> None:
     scene.responses(3)
     assert scene.alerts("count_mismatch") == []
@@ -158,6 +186,23 @@ def test_prompts_failed(scene: Scene) -> None:
     assert "p.jsonl: no such file" in alert.message
     scene.events(event("daemon.started"))
     assert scene.alerts("prompts_failed") == []
+
+
+def test_prompts_refused(scene: Scene) -> None:
+    refusal = {"error": FailureClass.INVALID_INPUT, "next": NextStep.REFUSED, "message": "d: line 1: too long"}
+    scene.failures(*(failure(None, line=line, **refusal) for line in range(1, 200)))
+    assert scene.alerts("prompts_refused") == []
+    scene.failures(failure(None, line=200, **refusal))
+    (alert,) = scene.alerts("prompts_refused")
+    assert (alert.severity, alert.message) == (
+        "warning", "d: 200 of 2,000 prompts cannot be used; the first: line 1: too long",
+    )  # fmt: skip
+    scene.failures(*(failure(None, line=line, **refusal) for line in range(201, 2001)))
+    (alert,) = scene.alerts("prompts_refused", Liveness(False))
+    assert alert.severity == "critical" and "nothing of it is sent" in alert.message
+    assert exit_code(scene.status(Liveness(False))) is ExitCode.CRITICAL  # "finished" alone would be a lie
+    scene.failures(Requeue(at=NOW, error=FailureClass.INVALID_INPUT))
+    assert scene.alerts("prompts_refused") == []
 
 
 def test_target_short(tmp_path: Path) -> None:
@@ -224,6 +269,63 @@ def test_shares_are_of_the_last_quarter_of_an_hour(
     assert scene.alerts(code) == []
 
 
+def test_aborts_that_explain_the_failures_are_said_once(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "run", "[alerts]\nmin_samples = 50\nfailure_share_pct = 10\nabort_share_pct = 10")
+
+    def codes() -> set[str]:
+        return {alert.code for alert in scene.status().alerts}
+
+    scene.responses(84)
+    for _ in range(11):
+        aborted(scene)
+    for _ in range(5):
+        failed(scene)
+    assert codes() == {"abort_share"}  # 16 of 100 failed, 5 of them otherwise
+    for _ in range(7):
+        failed(scene)
+    assert codes() == {"abort_share", "failure_share"}
+    assert "23 of 107" in scene.alerts("failure_share")[0].message
+
+
+def test_failures_of_both_kinds_are_failures_when_neither_explains_them(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "run", "[alerts]\nmin_samples = 50\nfailure_share_pct = 10\nabort_share_pct = 10")
+    scene.responses(88)
+    for _ in range(6):
+        aborted(scene)
+        failed(scene)
+    assert [alert.code for alert in scene.status().alerts] == ["failure_share"]
+
+
+class TestManyDatasetsWithTheSame:
+    def shares(self, folder: Path, *cut: int, code: str = "length_share") -> list[AlertStatus]:
+        """Alerts of data sets with so many cut answers of 50 each."""
+        names = [f"B{number}" for number in range(1, len(cut) + 1)]
+        run = make_run(folder, datasets=names, prompts=60)
+        for name, count in zip(names, cut, strict=True):
+            lines = [
+                response(f"{name}-{each}", finish_reason="length" if each < count else "stop") for each in range(50)
+            ]
+            write(run.dataset(name).responses, lines)
+        fold = RunFold(run.path)
+        fold.poll()
+        return [alert for alert in build_status(fold, DEAD, NOW, NOW).alerts if alert.code == code]
+
+    def test_two_are_two(self, tmp_path: Path) -> None:
+        assert [alert.dataset for alert in self.shares(tmp_path, 10, 20, 5)] == ["B1", "B2"]
+
+    def test_three_are_one_that_names_them(self, tmp_path: Path) -> None:
+        (alert,) = self.shares(tmp_path, 10, 12, 5, 50)
+        assert (alert.dataset, alert.severity) == (None, "warning")
+        assert alert.message == (
+            "3 data sets: B1 20 %, B2 24 %, B4 100 % of recent answers ended by length, limit 10 %"
+        )
+
+    def test_a_hundred_are_not_all_named(self, tmp_path: Path) -> None:
+        (alert,) = self.shares(tmp_path, *[10] * 14)
+        assert alert.message.startswith("14 data sets: B1 20 %, ")
+        assert "B12 20 % and 2 more of recent answers" in alert.message
+
+
 def test_a_server_death_is_no_failure_of_samples(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "run", "[alerts]\nmin_samples = 2")
     down = {"error": FailureClass.SERVER_DOWN, "attempt": 0}
@@ -255,6 +357,30 @@ def test_no_progress(scene: Scene) -> None:
     assert scene.alerts("no_progress") == []
     scene.beat(in_flight={"d": 5}, since_progress_s=1.0)
     assert scene.alerts("no_progress") == []
+
+
+def test_slow_requests(scene: Scene) -> None:
+    scene.beat(in_flight={"d": 5}, since_progress_s=1.0, oldest_request_s=599.0)
+    assert scene.alerts("slow_requests") == []
+    scene.beat(in_flight={"d": 5}, since_progress_s=1.0, oldest_request_s=600.0)
+    (alert,) = scene.alerts("slow_requests")
+    assert alert.severity == "warning"
+    assert "the oldest of 5 open requests has waited for 600 s, limit 600 s" in alert.message
+    assert alert.advice is not None
+    assert scene.status().state == "running"
+    assert scene.alerts("slow_requests", DEAD) == []
+    scene.beat(in_flight={"d": 5}, since_progress_s=600.0, oldest_request_s=600.0)
+    assert {alert.code for alert in scene.status().alerts} == {"no_progress"}  # said once
+    scene.beat(in_flight={}, oldest_request_s=None)
+    assert scene.alerts("slow_requests") == []
+
+
+def test_when_a_request_is_old_stands_in_run_toml(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "run", "[alerts]\nold_request_s = 2000")
+    scene.beat(in_flight={"d": 5}, since_progress_s=1.0, oldest_request_s=1999.0)
+    assert scene.alerts("slow_requests") == []
+    scene.beat(in_flight={"d": 5}, since_progress_s=1.0, oldest_request_s=2000.0)
+    assert len(scene.alerts("slow_requests")) == 1
 
 
 class TestSlow:

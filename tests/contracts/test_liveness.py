@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from contracts.daemon_info import DaemonInfo
 from contracts.liveness import UNKNOWN, Liveness, look
@@ -47,6 +49,22 @@ def test_a_held_lock_is_a_daemon_whatever_daemon_json_says(tmp_path: Path) -> No
     assert look(run) == Liveness(True, 77, NOW)
     os.close(descriptor)
     assert look(run) == Liveness(False)
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM])
+def test_of_a_lock_that_may_not_be_opened_nobody_can_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    run = make_run(tmp_path)
+    descriptor = held(run)
+
+    def refuse(*_arguments: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("contracts.liveness.os.open", refuse)
+    assert look(run) is UNKNOWN
+    monkeypatch.undo()
+    os.close(descriptor)
 
 
 def test_looking_does_not_hold_the_lock(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ class TestStates:
     def test_finished_by_target_says_how_far_beyond(self, tmp_path: Path) -> None:
         run = make_run(tmp_path, extra="[generate]\ntarget_tokens = 5")
         write(run.dataset("d").responses, [response("d-0", 3)])
-        assert status_of(run, DEAD).totals.overrun_tokens == 0
+        assert status_of(run, DEAD).totals.overrun_tokens is None
         write(run.dataset("d").responses, [response("d-1", 4)])
         status = status_of(run, DEAD)
         assert (status.state, status.totals.overrun_tokens) == (RunState.FINISHED, 2)
@@ -304,9 +304,13 @@ def test_the_whole_status_of_a_constructed_run(tmp_path: Path) -> None:
     write(
         run.events, [event("daemon.started", NOW - 100), event("alert.raised", NOW - 9, data={"code": "server_down"})]
     )
-    write(run.telemetry_file("daemon"), [heartbeat(NOW - 0.5, in_flight={"B1": 5}, waiting_retry={"B1": 1})])
+    beat = heartbeat(NOW - 0.5, in_flight={"B1": 5}, waiting_retry={"B1": 1}, oldest_request_s=3.5)
+    write(run.telemetry_file("daemon"), [beat])
     write(run.telemetry_file("host"), [HostSample(at=NOW - 1, cpu_pct=12.5, disk_free_bytes=10**12)])
-    servers = [ServerReading(url="http://127.0.0.1:30000", state="down", reason="connection refused")]
+    servers = [
+        ServerReading(url="http://127.0.0.1:30000", state="down", reason="connection refused"),
+        ServerReading(url="http://127.0.0.1:30001", state="ok", outstanding=5),
+    ]
     write(run.telemetry_file("server"), [ServerSample(at=NOW - 1, servers=servers)])
     gpus = [GpuReading(index=0, name="H200", utilization_pct=97.0), GpuReading(index=1, state="lost", reason="lost")]
     write(run.telemetry_file("gpu"), [GpuSample(at=NOW - 1, state="ok", gpus=gpus)])

@@ -13,7 +13,8 @@ class Watched:
         self.now = 1000.0
         clock = Clock(wall=lambda: 0.0, monotonic=lambda: self.now)
         self.events: list[Event] = []
-        self.watch = AlertWatch(EventLog(lambda line: self.events.append(decode(line)), clock, []), clock)
+        self.log = EventLog(lambda line: self.events.append(decode(line)), clock, [])
+        self.watch = AlertWatch(self.log, clock)
 
     def see(self, *alerts: AlertStatus, after: float = 1.0) -> list[tuple[str, str]]:
         """What is new when these alerts hold."""
@@ -36,6 +37,16 @@ def test_raised_once_and_cleared_once() -> None:
     assert watched.see(after=CALM_S) == []
     assert watched.events[-1].message == "over: disk_short holds"
     assert watched.events[-1].data == {"code": "disk_short"}
+
+
+def test_a_data_set_that_stops_has_said_so_itself() -> None:
+    watched = Watched()
+    watched.log.emit(Severity.CRITICAL, "dataset.halted", "B1 is stopped", dataset="B1")
+    halted = alert("dataset_halted", Severity.CRITICAL, "B1")
+    assert watched.see(halted) == []
+    assert watched.see(halted, alert("dataset_halted", Severity.CRITICAL, "B2")) == [("alert.raised", "critical")]
+    watched.see()
+    assert ("alert.cleared", "info") in watched.see(after=CALM_S)
 
 
 def test_one_that_flaps_is_one() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import msgspec
+import pytest
 
 from contracts.clock import Clock
 from contracts.records import Event, Severity
@@ -34,6 +35,16 @@ async def test_each_event_is_a_line() -> None:
     assert (found.severity, found.kind, found.message, found.dataset, found.data) == (
         Severity.WARNING, "a.b", "said", "B1", {"n": 1},
     )  # fmt: skip
+
+
+async def test_after_the_journals_are_closed_the_log_still_tells(caplog: pytest.LogCaptureFixture) -> None:
+    lines: list[bytes] = []
+    log = log_with(lines)
+    log.close()
+    with caplog.at_level("INFO", "eagle3"):
+        log.emit(Severity.WARNING, "daemon.note", "the last words")
+    assert lines == []
+    assert "the last words" in caplog.text and "too late for events.jsonl" in caplog.text
 
 
 async def test_text_that_is_no_utf8_is_escaped() -> None:

@@ -19,6 +19,7 @@ from aiohttp import web
 from contracts.exit_codes import ExitCode
 from daemon.lifecycle import run_daemon
 from daemon.servers.info import ServerUnreachable
+from daemon.writer import Writer
 from tests.support.runs import answered, events, make_run, prompt_lines, run_to_end, running, until
 from tests.support.scripted_sglang import Request, ScriptedSglang, answer_well
 
@@ -255,3 +256,17 @@ async def test_a_stop_does_not_wait_for_a_call_that_hangs(tmp_path: Path) -> Non
             work.session.stop()
             assert await work.end(3.0) is True
     never.set()
+
+
+def test_lost_records_are_said_on_stderr_and_by_the_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path, ["http://127.0.0.1:9"], {"B1": prompt_lines(1)})
+    record = {"sample_id": "p0", "prompt_tokens": 2, "completion_tokens": 1, "finish_reason": "stop", "output_ids": [1]}
+    (run / "prepared" / "B1" / "raw_responses.jsonl").write_text(json.dumps(record) + "\n")
+    assert run_daemon(run) == ExitCode.OK
+    close = Writer.close
+    monkeypatch.setattr(Writer, "close", lambda writer, timeout_s: close(writer, timeout_s) + 3)
+    capsys.readouterr()
+    assert run_daemon(run) == ExitCode.STOPPED
+    assert capsys.readouterr().err == f"{run}: 3 records could not be written; samples among them are sent again\n"

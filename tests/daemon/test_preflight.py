@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from contracts.commands import Set
 from contracts.run_config import ConfigError
 from contracts.run_dir import RunDir
 from daemon.preflight import ERROR, OK, WARNING, Finding, check_run
+from daemon.recording import record_command
 from daemon.single import SingleInstance
 from tests.support.runs import make_run, prompt_lines, run_to_end
 from tests.support.scripted_sglang import Request, ScriptedSglang
@@ -98,3 +100,16 @@ async def test_a_run_toml_that_cannot_be_used_is_the_callers_to_tell(text: str, 
     (tmp_path / "run.toml").write_text(text)
     with pytest.raises(ConfigError, match=r"run\.toml"):
         await check_run(tmp_path)
+
+
+async def test_what_was_set_against_run_toml_and_the_missing_stage_are_warned_of(tmp_path: Path) -> None:
+    run = make_run(tmp_path, ["http://127.0.0.1:9"], {"B1": prompt_lines(2)}, concurrency=32)
+    config = run / "run.toml"
+    config.write_text(config.read_text().replace("[run]\n", '[run]\nstages = ["generate", "extract"]\n'))
+    assert record_command(run, Set(concurrency=4)).ok
+    warnings = of_level((await check_run(run)).findings, WARNING)
+    assert "run.toml says concurrency 32, `set` of " in warnings[0] and "holds: 4" in warnings[0]
+    assert warnings[1].startswith("stage extract is not part of this version")
+    config.write_text(config.read_text().replace('["generate", "extract"]', '["extract"]'))
+    with pytest.raises(ConfigError, match="stages: stage extract is not part of this version"):
+        await check_run(run)

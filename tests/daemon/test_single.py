@@ -79,6 +79,17 @@ def test_release_notes_the_end_keeps_the_lock_file_and_frees_the_lock(run_dir: R
     assert SingleInstance(run_dir).acquire() == []
 
 
+def test_other_users_may_ask_whether_the_lock_is_held(run_dir: RunDir) -> None:
+    before = os.umask(0o022)
+    try:
+        instance = SingleInstance(run_dir)
+        instance.acquire()
+    finally:
+        os.umask(before)
+    assert run_dir.lock.stat().st_mode & 0o777 == 0o644
+    instance.release()
+
+
 def test_release_without_acquire_does_nothing(run_dir: RunDir) -> None:
     assert SingleInstance(run_dir).release() == []
     assert not run_dir.daemon_info.exists()

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from contracts.journal.append import Journal
+from contracts.journal.append import Journal, NoRoomError
 from daemon.writer import Writer
 
 
@@ -20,7 +20,8 @@ class Watched:
     def __init__(self, open_journal: Callable[[Path], Journal] = Journal) -> None:
         self.written = 0
         self.troubles: list[str | None] = []
-        self.writer = Writer(self._written, self.troubles.append, open_journal)
+        self.doubts: list[str] = []
+        self.writer = Writer(self._written, self.troubles.append, open_journal, on_doubt=self.doubts.append)
 
     def _written(self, lines: int) -> None:
         self.written += lines
@@ -31,11 +32,13 @@ class FaultyJournal(Journal):
 
     appends: ClassVar[list[int]] = []
     syncs = 0
+    failed = 0
     error: int | None = None
     sync_error: int | None = None
 
     def append(self, batch: bytes) -> None:
         if FaultyJournal.error is not None and "bad" in self.path.name:
+            FaultyJournal.failed += 1
             raise OSError(FaultyJournal.error, os.strerror(FaultyJournal.error), str(self.path))
         FaultyJournal.appends.append(batch.count(b"\n"))
         super().append(batch)
@@ -43,7 +46,8 @@ class FaultyJournal(Journal):
     def sync(self) -> None:
         FaultyJournal.syncs += 1
         if FaultyJournal.sync_error is not None:
-            raise OSError(FaultyJournal.sync_error, os.strerror(FaultyJournal.sync_error), str(self.path))
+            kind = NoRoomError if FaultyJournal.sync_error == errno.ENOSPC else OSError
+            raise kind(FaultyJournal.sync_error, os.strerror(FaultyJournal.sync_error), str(self.path))
         super().sync()
 
 
@@ -134,7 +138,8 @@ def test_two_broken_journals_do_not_take_turns_in_telling(tmp_path: Path) -> Non
     watched.writer.append(tmp_path / "bad1.jsonl", b"1\n")
     watched.writer.append(tmp_path / "bad2.jsonl", b"1\n")
     wait_for(lambda: watched.troubles)
-    time.sleep(0.15)
+    tries = FaultyJournal.failed
+    wait_for(lambda: FaultyJournal.failed >= tries + 8)
     assert len(set(watched.troubles)) == 1
     assert len(watched.troubles) <= 2
     assert "cannot be written: Input/output error" in str(watched.troubles[0])
@@ -151,9 +156,26 @@ def test_a_failed_sync_is_told_tried_again_and_over_when_it_works(tmp_path: Path
     wait_for(lambda: watched.troubles)
     wait_for(lambda: FaultyJournal.syncs >= 3)
     assert watched.troubles == [f"{tmp_path / 'a.jsonl'}: cannot be written: Input/output error"]
+    assert watched.doubts == []
+    FaultyJournal.sync_error = None
+    wait_for(lambda: watched.troubles[-1] is None)
+    wait_for(lambda: watched.doubts)
+    watched.writer.append(tmp_path / "a.jsonl", b"2\n")
+    assert watched.writer.close(5.0) == 0
+    (said,) = watched.doubts
+    assert "the disk failed (Input/output error) and works again" in said
+
+
+def test_a_full_disk_at_a_sync_leaves_no_doubt(tmp_path: Path) -> None:
+    watched = Watched(FaultyJournal)
+    watched.writer.start()
+    FaultyJournal.sync_error = errno.ENOSPC
+    watched.writer.append(tmp_path / "a.jsonl", b"1\n")
+    wait_for(lambda: watched.troubles)
     FaultyJournal.sync_error = None
     wait_for(lambda: watched.troubles[-1] is None)
     assert watched.writer.close(5.0) == 0
+    assert watched.doubts == []
 
 
 def test_close_writes_and_syncs_what_is_left(tmp_path: Path) -> None:

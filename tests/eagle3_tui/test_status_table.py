@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from contracts.status import RunStatus
+from contracts.status import RunState, RunStatus
 from eagle3_tui.status_table import status_lines, summary_line
 from eagle3_tui.terminal import ASCII_SIGNS, UNICODE_SIGNS, Signs
 from tests.eagle3_tui.statuses import dataset, run_status, running, stopped
@@ -69,3 +69,19 @@ def test_the_summary_is_one_line_with_the_alerts() -> None:
 def test_the_summary_of_the_unknown() -> None:
     status = run_status(totals=dataset("total", stage=None, done=3))
     assert "watching  3/- done  - tokens  - tok/s  ETA -  failed 0" in summary_line(status)
+
+
+def test_the_age_of_the_oldest_request_is_shown_once_it_is_a_minute() -> None:
+    status = running()
+    status.oldest_request_s = 359.0
+    assert "in flight 248/256, oldest 5m   failed" in "\n".join(status_lines(status, width=120, signs=UNICODE_SIGNS))
+    status.oldest_request_s = 59.0
+    assert "oldest" not in "\n".join(status_lines(status, width=120, signs=UNICODE_SIGNS))
+
+
+def test_finished_with_prompts_given_up_is_no_plain_success() -> None:
+    status = run_status(state=RunState.FINISHED, totals=dataset("total", stage=None, prompts=120, quarantined=10))
+    assert "▲ finished, 10 given up" in status_lines(status, width=80, signs=UNICODE_SIGNS)[0]
+    assert "  finished, 10 given up  " in summary_line(status)
+    status.totals.quarantined = 0
+    assert "✓ finished " in status_lines(status, width=80, signs=UNICODE_SIGNS)[0]

@@ -87,6 +87,20 @@ def test_only_what_is_new_is_read(run: RunDir) -> None:
     assert fold.datasets["d"].responses.duplicates == 2
 
 
+@pytest.mark.parametrize("records", [1, 2, 5, 20, 200])
+def test_a_file_that_only_grew_is_not_called_changed(run: RunDir, records: int) -> None:
+    """Also a short one, of which the samples overlap and reach to its end."""
+    path = run.dataset("d").responses
+    path.unlink()
+    write(path, [response(f"x{number}", 3) for number in range(records)])
+    saved(run)
+    write(path, [response(f"y{number}", 3) for number in range(3)])
+    fold = RunFold(run.path)
+    assert fold.notes == []
+    fold.poll()
+    assert len(fold.datasets["d"].responses.done) == records + 3
+
+
 def test_a_record_without_newline_at_the_end_is_not_counted_again(run: RunDir) -> None:
     write(run.dataset("e").responses, [b'{"sample_id":"last","completion_tokens":1}'])
     saved(run)

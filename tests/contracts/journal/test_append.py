@@ -243,6 +243,22 @@ def test_a_side_file_that_cannot_be_written_leaves_the_file_alone(path: Path, mo
     assert path.read_bytes() == BATCH + b'{"torn'
 
 
+def test_a_sync_goes_on_with_its_file_while_the_path_is_followed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(path)
+    journal.append(b"1\n")
+    synced: list[bytes] = []
+
+    def slow_sync(descriptor: int) -> None:
+        path.unlink()
+        journal.append(b"2\n")  # as the writing thread may, in the middle of it: closes the old descriptor
+        synced.append(os.pread(descriptor, 10, 0))
+
+    monkeypatch.setattr(os, "fdatasync", slow_sync)
+    journal.sync()
+    assert (synced, path.read_bytes()) == ([b"1\n"], b"2\n")
+    journal.close()
+
+
 @pytest.mark.parametrize("how", ["moved", "deleted", "folder deleted"])
 def test_the_path_is_followed(path: Path, how: str, caplog: pytest.LogCaptureFixture) -> None:
     journal = Journal(path)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon.servers.info import ServerControl, ServerUnreachable, proxy_note, read_metrics
+from daemon.servers.info import ServerControl, ServerUnreachable, proxy_note
+from daemon.servers.metrics import read_metrics
 from tests.daemon.servers.scripted_server import (
     CAPTURES,
     EMPTY,
@@ -31,13 +32,10 @@ def test_recorded_bodies_of_the_real_server() -> None:
         "/server_info": recorded("A_server_info"),
         "/v1/loads": recorded("A_v1_loads"),
         "/metrics": recorded("A_metrics"),
-        "/abort_request": recorded("A_abort_unknown"),
     }
     with serving(answers) as server:
         control = ServerControl(server.url + "/")
         model, info, loads, metrics = control.model_info(), control.server_info(), control.loads(), control.metrics()
-        assert control.abort("e3-1") is True
-        assert server.seen[-1] == ("POST", "/abort_request", b'{"rid": "e3-1"}')
     assert model is not None
     assert (model.model_path, model.architectures) == ("model_llama_f32", ["LlamaForCausalLM"])
     assert info is not None
@@ -127,9 +125,8 @@ def test_everything_missing_is_none_without_problems() -> None:
     with serving({}) as server:
         control = ServerControl(server.url)
         assert [getattr(control, call)() for call in CALLS] == [None] * 4
-        assert control.abort("x") is False
         assert control.problems == []
-        assert control.missing == {*PATHS, "/abort_request"}
+        assert control.missing == {*PATHS}
         server.answers["/metrics"] = recorded("A_metrics")
         assert control.metrics() is not None
         assert "/metrics" not in control.missing
@@ -160,8 +157,6 @@ def test_nothing_listens() -> None:
         with pytest.raises(ServerUnreachable, match=r"^http.*: Connection refused$") as caught:
             getattr(control, call)()
         assert (caught.value.url, caught.value.timed_out) == (url, False)
-    with pytest.raises(ServerUnreachable):
-        control.abort("x")
 
 
 @pytest.mark.parametrize(

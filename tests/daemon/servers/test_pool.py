@@ -80,7 +80,9 @@ async def test_a_server_that_goes_some_seconds_after_its_connections_died(
         slot = pool.slots[0]
         await until(lambda: slot.state == "ok")
         verdicts = [asyncio.create_task(pool.died(slot, slot.life, refused=False)) for _ in range(50)]
-        await asyncio.sleep(0.15)
+        for _ in range(2):
+            checked_at = slot.checked_at
+            await until(lambda: slot.checked_at > checked_at)  # noqa: B023 - awaited within its round
         assert not any(verdict.done() for verdict in verdicts), "it still answers"
         await server.close()
         assert await asyncio.gather(*verdicts) == [True] * 50

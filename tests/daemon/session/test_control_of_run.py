@@ -212,6 +212,61 @@ async def test_retry_while_there_is_no_server_yet_is_kept(tmp_path: Path) -> Non
     assert len(answered(run, "B1")) == 3 and len(answered(run, "B2")) == 30
 
 
+async def test_a_retry_that_lets_a_data_set_go_on_says_so(tmp_path: Path) -> None:
+    async def refuse(request: Request) -> web.StreamResponse:
+        return web.json_response({"error": {"message": "odd"}}, status=400)
+
+    async with ScriptedSglang(refuse) as server:
+        run = make_run(tmp_path, [server.url], {"B1": prompt_lines(30)}, concurrency=1)
+        async with running(run) as work:
+            await until(lambda: work.dataset().stage == "halted")
+            await until(lambda: work.session.heartbeat().blocked == "only stopped data sets are left")
+            server.answer = answer_well
+            reply = await work.handlers.handle(Retry(dataset="B1", error=FailureClass.CONTRACT_DRIFT))
+            assert reply.message == "B1 goes on, 11 samples were waiting; 0 samples are sent again"
+            assert work.session.heartbeat().blocked is None
+            assert await work.end() is False
+    assert len(answered(run)) == 11
+    said = [event["kind"] for event in events(run) if "20 samples in a row" in event["message"]]
+    assert said.count("dataset.halted") == 1 and "alert.raised" not in said
+
+
+async def test_a_sample_that_has_not_failed_is_refused_and_nothing_is_recorded(tmp_path: Path) -> None:
+    gate = Gate()
+    async with ScriptedSglang(gate) as server:
+        run = make_run(tmp_path, [server.url], {"B1": prompt_lines(8)})
+        async with running(run) as work:
+            await until(lambda: len(server.seen) == 4)
+            for command in (Retry(sample_id="nobody"), Retry(sample_id="p7", dataset="B1")):
+                reply = await work.handlers.handle(command)
+                assert not reply.ok and "has failed and is without an answer" in reply.message
+            gate.let(100)
+            assert await work.end() is False
+    assert failures(run) == []
+
+
+async def test_what_is_set_can_be_taken_back_and_is_said_at_the_start(tmp_path: Path) -> None:
+    gate = Gate()
+    async with ScriptedSglang(gate) as server:
+        run = make_run(tmp_path, [server.url], {"B1": prompt_lines(50)}, concurrency=2, targets={"B1": 3000})
+        async with running(run) as work:
+            await until(lambda: server.open == 2)
+            await work.handlers.handle(Set(concurrency=7, targets={"B1": 60}))
+            await until(lambda: server.open == 7)
+        assert events(run, "config.overridden") == []
+        async with running(run) as work:
+            await until(lambda: server.open == 7)
+            said = [event["message"] for event in events(run, "config.overridden")]
+            assert said[0].startswith("run.toml says concurrency 2, `set` of ") and "holds: 7" in said[0]
+            assert "run.toml says a target of 3,000 tokens for B1" in said[1] and "holds: 60" in said[1]
+            reply = await work.handlers.handle(Set(concurrency="default", targets={"B1": "default"}))
+            assert (
+                reply.message
+                == "concurrency: as in run.toml, 2; target of B1: as in run.toml, a target of 3,000 tokens"
+            )
+            await until(lambda: work.session.heartbeat().concurrency == 2 and work.dataset().target_tokens == 3000)
+
+
 async def test_data_sets_share_the_slots_by_what_they_need(tmp_path: Path) -> None:
     """One that has no answers yet must not be starved by one whose need is known in tokens."""
     gate = Gate()

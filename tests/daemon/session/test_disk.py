@@ -37,7 +37,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     monkeypatch.setattr("daemon.writer.ROOM_RETRY_S", 0.05)
     monkeypatch.setattr(
         "daemon.session.Writer",
-        lambda written, trouble: Writer(written, trouble, lambda path: Journal(path, write=disk.write)),
+        lambda written, trouble, **more: Writer(written, trouble, lambda path: Journal(path, write=disk.write), **more),
     )
     return disk
 
@@ -94,6 +94,30 @@ async def test_a_drain_on_a_full_disk_waits_for_room(tmp_path: Path, disk: Disk)
         assert len(answered(run)) == sent
 
 
+async def test_a_disk_that_failed_is_kept_in_view_until_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.writer.ROOM_RETRY_S", 0.05)
+    sync, broken = Journal.sync, [True]
+
+    def failing(journal: Journal) -> None:
+        if broken[0] and journal.path.name == "raw_responses.jsonl":
+            raise OSError(errno.EIO, "Input/output error", str(journal.path))
+        sync(journal)
+
+    monkeypatch.setattr(Journal, "sync", failing)
+    async with ScriptedSglang() as server:
+        run = make_run(tmp_path, [server.url], {"B1": prompt_lines(5000)}, concurrency=8)
+        async with running(run) as work:
+            await until(lambda: work.session.heartbeat().state == "paused")
+            broken[0] = False
+            await until(lambda: work.session.heartbeat().state == "running")
+            await until(lambda: "may not be on it" in str(work.session.heartbeat().reason))
+            assert work.session.heartbeat().blocked is None
+            await until(lambda: events(run, "disk.doubtful"))
+            assert events(run, "disk.doubtful")[0]["severity"] == "warning"
+
+
 async def test_a_stop_on_a_full_disk_ends_and_nothing_is_in_a_file_by_half(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +130,7 @@ async def test_a_stop_on_a_full_disk_ends_and_nothing_is_in_a_file_by_half(
             await until(lambda: work.session.heartbeat().state == "paused")
             work.session.stop()
             assert await work.end(5.0) is True
+            assert work.session.lost > 0
         answered(run)
         disk.full = False
         assert await run_to_end(run) is False

@@ -8,7 +8,17 @@ from pathlib import Path
 import psutil
 from aiohttp import web
 
-from tests.support.runs import answered, failures, make_run, prompt_lines, run_to_end, running, until, write_prompts
+from tests.support.runs import (
+    answered,
+    events,
+    failures,
+    make_run,
+    prompt_lines,
+    run_to_end,
+    running,
+    until,
+    write_prompts,
+)
 from tests.support.scripted_sglang import Request, ScriptedSglang, answer_well
 
 CASES = Path(__file__).parents[2] / "fixtures" / "cases"
@@ -84,6 +94,21 @@ async def test_prompts_added_later_are_sent_and_nothing_else(tmp_path: Path) -> 
         write_prompts(run / "prepared/B1/prompts.jsonl", prompt_lines(5))
         assert await run_to_end(run) is False
         assert sorted(map(tuple, server.prompts()[3:])) == [(1, 3), (1, 4)]
+
+
+async def test_given_up_samples_that_are_gone_settle_no_prompt(tmp_path: Path) -> None:
+    async def refuse(_request: Request) -> web.StreamResponse:
+        return web.json_response({"error": {"message": "odd"}}, status=400)
+
+    async with ScriptedSglang(refuse) as server:
+        run = make_run(tmp_path, [server.url], {"B1": prompt_lines(4)})
+        assert await run_to_end(run) is False
+        write_prompts(run / "prepared" / "B1" / "prompts.jsonl", prompt_lines(4, first=3))
+        server.answer = answer_well
+        assert await run_to_end(run) is False
+    assert sorted(answered(run)) == ["p4", "p5", "p6"], "p3 is given up and still there"
+    (said,) = events(run, "prompts.strangers")
+    assert said["data"]["count"] == 3
 
 
 async def test_prompts_that_were_exchanged_for_others_are_answered(tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ async def test_a_killed_server_costs_no_attempt_and_all_is_done_when_it_is_back(
             await until(lambda: work.session.pool.slots[0].state == "down")
             await until(lambda: len(failures(run)) == 8)
             assert "no server can be used" in str(work.session.heartbeat().reason)
+            assert "no server can be used" in str(work.session.heartbeat().blocked)
             server.answer = answer_well
             server.seen.clear()
             await server.start()
@@ -164,8 +165,8 @@ async def test_an_outage_of_errors_gives_up_nobody(tmp_path: Path) -> None:
             await until(lambda: len(failures(run)) >= 4)
             server.probe = broken
             await until(lambda: work.session.pool.slots[0].state == "unready")
-            sent = len(server.seen)
-            await asyncio.sleep(0.5)
+            sent, probes = len(server.seen), server.probes
+            await until(lambda: server.probes >= probes + 3)
             assert len(server.seen) - sent <= 8, "a server that fails at everything is left alone"
             server.answer = server.probe = answer_well
             assert await work.end() is False
@@ -245,7 +246,7 @@ async def test_a_full_queue_is_waited_for_without_charge(tmp_path: Path) -> None
     assert {(f["http_status"], f["next"], f.get("attempt")) for f in failures(run)} == {(503, "retry", None)}
 
 
-@pytest.mark.parametrize("kind", ["reset", "truncate", "error_500"])
+@pytest.mark.parametrize("kind", ["reset", "truncate", "error_500", "html"])
 async def test_passing_faults_are_tried_again(kind: str, tmp_path: Path) -> None:
     faults = Faults(**{kind: 0.2}, seed=3)  # type: ignore[arg-type]
     async with EmbeddedServer(Options(no_model=True, fixed_length=3, faults=faults)) as server:
@@ -255,7 +256,23 @@ async def test_passing_faults_are_tried_again(kind: str, tmp_path: Path) -> None
     assert 3 < len(failures(run)) < 40
 
 
-@pytest.mark.parametrize("kind", ["html", "wrong_counts", "usage_shape", "flat_shape"])
+async def test_nothing_but_pages_takes_the_server_out_and_blames_no_sample(tmp_path: Path) -> None:
+    faults = Faults(html=1.0)
+    async with EmbeddedServer(Options(no_model=True, fixed_length=3, faults=faults)) as server:
+        faults.html = 0.0
+        run = make_run(tmp_path, [server.url], {"B1": prompt_lines(200)}, generate={"vocab_size": 1000}, concurrency=8)
+        async with running(run) as work:
+            await until(lambda: len(answered(run)) > 10)
+            server.faults.html = 1.0
+            await until(lambda: work.session.pool.slots[0].state == "refused")
+            assert work.dataset().stage != "halted"
+            server.faults.html = 0.0
+            assert await work.end() is False
+    assert len(answered(run)) == 200
+    assert not [failure for failure in failures(run) if failure["next"] != "retry"]
+
+
+@pytest.mark.parametrize("kind", ["wrong_counts", "usage_shape", "flat_shape"])
 async def test_drift_stops_the_data_set_at_the_first_and_names_it(kind: str, tmp_path: Path) -> None:
     async with EmbeddedServer(Options(no_model=True, fixed_length=3)) as server:
         run = make_run(tmp_path, [server.url], {"B1": prompt_lines(60)}, generate={"vocab_size": 1000}, concurrency=4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,10 @@ Eagle3 = Callable[..., Result]
             ["set", "--target", "B1=1_000", "--target", "B=2=5"],
             {"command": "set", "concurrency": None, "targets": {"B1": 1000, "B=2": 5}},
         ),
+        (
+            ["set", "--concurrency", "default", "--target", "B1=default"],
+            {"command": "set", "concurrency": "default", "targets": {"B1": "default"}},
+        ),
         (["retry"], {"command": "retry", "dataset": None, "error": None, "sample_id": None}),
         (
             ["retry", "--dataset", "B1", "--error", "poison", "--sample", "7"],
@@ -51,11 +56,47 @@ def test_ending_what_has_ended_is_no_error(eagle3: Eagle3, run_path: Path, name:
     assert result.out == f"no daemon of {run_path} is running: nothing to {name}\n"
 
 
-@pytest.mark.parametrize("name", ["pause", "resume", "retry"])
+@pytest.mark.parametrize("name", ["pause", "resume"])
 def test_without_a_daemon_it_says_so_and_exits_3(eagle3: Eagle3, run_path: Path, name: str) -> None:
     result = eagle3(name, run_path)
     assert (result.code, result.out) == (3, "")
     assert result.err == f"eagle3: no daemon is running for {run_path}; start it with: eagle3 start {run_path}\n"
+
+
+def test_without_a_daemon_set_and_retry_are_recorded(eagle3: Eagle3, run_path: Path) -> None:
+    result = eagle3("set", run_path, "--concurrency", "7")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == "concurrency: 7: recorded; it takes effect at the next eagle3 start\n"
+    result = eagle3("retry", run_path)
+    assert (result.code, result.err) == (0, "")
+    assert result.out == "0 samples are sent again: recorded; it takes effect at the next eagle3 start\n"
+    assert '"kind":"control.set"' in RunDir(run_path).events.read_text()
+    recorded = RunDir(run_path).dataset("B1").failures.read_bytes()
+    result = eagle3("retry", run_path, "--sample", "nobody")
+    assert (result.code, result.out) == (1, "")
+    assert "no sample 'nobody' of this run has failed" in result.err
+    assert RunDir(run_path).dataset("B1").failures.read_bytes() == recorded
+
+
+def test_a_daemon_that_is_starting_is_not_written_past(eagle3: Eagle3, run_path: Path) -> None:
+    with RunDir(run_path).lock.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        result = eagle3("retry", run_path)
+    assert (result.code, result.out) == (1, "")
+    assert "runs here already" in result.err and "try again" in result.err
+
+
+def test_a_drain_says_how_far_it_is(eagle3: Eagle3, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("eagle3_tui.commands.control.time.sleep", lambda _: daemon.release_lock())
+    daemon.answer = lambda _: [{"ok": True, "message": "draining", "result": {"totals": {"in_flight": 12}}}]
+    result = eagle3("drain", daemon.run.path)
+    path = daemon.run.path
+    assert result.out.splitlines() == [
+        "draining",
+        f"12 requests are still open; to end at once: eagle3 stop {path}",
+        f"the daemon of {path} has ended",
+    ]
 
 
 def test_a_stale_socket_is_no_daemon(eagle3: Eagle3, run_path: Path, daemon: FakeDaemon) -> None:

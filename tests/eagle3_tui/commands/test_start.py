@@ -19,7 +19,7 @@ from contracts.liveness import look
 from contracts.run_dir import SOCKET_PATH_LIMIT, RunDir
 from eagle3_tui.commands.start import start_detached
 from eagle3_tui.failure import CommandFailed
-from tests.eagle3_tui.commands.conftest import Result
+from tests.eagle3_tui.commands.conftest import Result, response
 
 Eagle3 = Callable[..., Result]
 
@@ -105,6 +105,13 @@ def test_a_daemon_with_nothing_to_do_is_no_failure(
     result = eagle3("start", idle.path)
     assert result.code == 0
     assert "nothing left to do" in result.out
+
+
+def test_a_run_whose_work_is_done_is_not_said_to_be_running(eagle3: Eagle3, idle: RunDir) -> None:
+    idle.dataset("B1").responses.write_text("".join(map(response, "abc")))
+    result = eagle3("start", idle.path)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith(f"the daemon of {idle.path} has nothing left to do and is ending")
 
 
 def test_the_foreground_becomes_the_daemon(idle: RunDir) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -144,6 +145,7 @@ def ours(path: Path) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.timeout(180)
 def test_the_whole_demo_and_then_a_stop_in_the_middle_of_another(tmp_path: Path) -> None:
     path = tmp_path / "demo"
     with subprocess.Popen([*PROGRAM, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as first:
@@ -159,6 +161,7 @@ def test_the_whole_demo_and_then_a_stop_in_the_middle_of_another(tmp_path: Path)
     second = subprocess.run([*PROGRAM, path], capture_output=True, text=True, check=False)
     assert second.returncode == 0, second.stdout + second.stderr
     assert "an earlier demo with work left, which goes on" in second.stdout
+    assert re.search(r" [\d,.]+ tok/s  ETA \d+s ", second.stdout), "it is over before there is a speed and an ETA"
     status = json.loads(second.stdout.splitlines()[-1])
     assert status["state"] == "finished"
     assert [one["name"] for one in status["datasets"]] == [PRETOKENIZED, *TEXTS]

@@ -9,6 +9,7 @@ NEEDS = st.builds(
     Needs,
     header=st.integers(3, 4),
     alerts=st.integers(0, 30),
+    brief=st.integers(0, 30),
     urgent=st.integers(0, 30),
     table=st.integers(2, 60),
     gpus=st.integers(1, 16),
@@ -25,6 +26,7 @@ def test_every_line_is_given_out_and_none_twice(height: int, needs: Needs) -> No
     assert got.events >= 0
     assert (got.alerts > 0) == (needs.alerts > 0)
     assert got.gpus in (1, needs.gpus)
+    assert got.alerts <= max(height // 3, 1)
 
 
 @given(st.integers(0, 12), NEEDS)
@@ -35,21 +37,28 @@ def test_too_few_lines_take_from_the_events(height: int, needs: Needs) -> None:
 
 
 def test_80x24_shows_ten_data_sets_servers_and_two_events() -> None:
-    got = share_out(24, Needs(header=3, alerts=0, urgent=0, table=12, gpus=4, servers=2))
+    got = share_out(24, Needs(header=3, alerts=0, brief=0, urgent=0, table=12, gpus=4, servers=2))
     assert (got.table, got.servers, got.events) == (12, 2, 2)
 
 
 def test_data_sets_come_before_advice_and_grid() -> None:
-    got = share_out(24, Needs(header=4, alerts=4, urgent=0, table=30, gpus=4, servers=2))
+    got = share_out(24, Needs(header=4, alerts=4, brief=4, urgent=0, table=30, gpus=4, servers=2))
     assert (got.alerts, got.gpus, got.rules) == (1, 1, False)
     assert got.table == 24 - 4 - 1 - 1 - 1 - 2 - 1
 
 
 def test_what_to_do_about_a_critical_alert_comes_before_data_sets() -> None:
-    got = share_out(24, Needs(header=4, alerts=7, urgent=5, table=30, gpus=4, servers=2))
+    got = share_out(24, Needs(header=4, alerts=7, brief=7, urgent=5, table=30, gpus=4, servers=2))
     assert (got.alerts, got.table) == (5, 10)
 
 
 def test_a_high_screen_keeps_the_grid_however_many_data_sets() -> None:
-    got = share_out(36, Needs(header=3, alerts=2, urgent=0, table=60, gpus=4, servers=2))
+    got = share_out(36, Needs(header=3, alerts=2, brief=2, urgent=0, table=60, gpus=4, servers=2))
     assert (got.gpus, got.alerts, got.rules, got.events) == (4, 2, True, 5)
+
+
+def test_advice_of_many_alerts_takes_no_line_from_the_data_sets() -> None:
+    needs = Needs(header=3, alerts=12, brief=9, urgent=9, table=12, gpus=4, servers=2)
+    got = share_out(36, needs)
+    assert (got.alerts, got.table) == (9, 10)
+    assert share_out(60, needs).alerts == 12

@@ -75,3 +75,14 @@ def test_stages_are_words_and_shapes() -> None:
     assert len(seen) == len(DatasetStage)
     signs = {drawn(dataset("x", stage))["data set"][0] for stage in DatasetStage}
     assert len(signs) == len(DatasetStage)
+
+
+@pytest.mark.parametrize("width", [38, 78, 118])
+def test_short_names_do_not_cut_the_title(width: int) -> None:
+    assert titles(choose_columns(running(datasets=[dataset("B1")]), width))[0] == "data set"
+    assert choose_columns(running(datasets=[dataset("B1")]), width)[0].width >= len("  data set")
+
+
+def test_a_finished_data_set_with_prompts_given_up_has_the_sign_of_a_warning() -> None:
+    assert drawn(dataset("B1", DatasetStage.FINISHED))["data set"] == "✓ B1"
+    assert drawn(dataset("B1", DatasetStage.FINISHED, quarantined=3))["data set"] == "▲ B1"

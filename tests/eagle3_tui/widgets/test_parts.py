@@ -10,15 +10,17 @@ from textual.strip import Strip
 from contracts.records import Event, GpuReading, Severity
 from contracts.status import RunState, RunStatus
 from eagle3_tui.feed.state import View
+from eagle3_tui.keys import usable_keys
 from eagle3_tui.terminal import Capabilities
-from eagle3_tui.widgets.alerts import alert_lines, alerts_height
-from eagle3_tui.widgets.events import event_line
+from eagle3_tui.widgets.alerts import alert_lines, alerts_height, brief_height, urgent_height
+from eagle3_tui.widgets.events import event_line, occurrences
+from eagle3_tui.widgets.footer import key_line
 from eagle3_tui.widgets.gpus import gpu_grid, gpu_line
 from eagle3_tui.widgets.header import header_height, header_lines
 from eagle3_tui.widgets.look import look_for
 from eagle3_tui.widgets.servers import server_line, servers_line
 from eagle3_tui.widgets.times import moment, short_moment, stamp
-from tests.eagle3_tui.samples import LENGTH_ALERT, NO_PROGRESS, NOW, finished, gpus, running, server, stopped
+from tests.eagle3_tui.samples import LENGTH_ALERT, NO_PROGRESS, NOW, alert, finished, gpus, running, server, stopped
 
 LOOK = look_for(Capabilities())
 DAY = 86_400.0
@@ -72,6 +74,21 @@ def test_finished_is_all_of_it() -> None:
     assert "ETA" not in header(View(finished()))[0]
 
 
+def test_finished_with_prompts_given_up_is_no_plain_success() -> None:
+    status = finished()
+    assert "✓ finished " in header(View(status))[0]
+    status.totals.quarantined = 10
+    line = header(View(status))[0]
+    assert "▲ finished, 10 given up" in line
+    assert "✓" not in line
+
+
+def test_the_age_of_the_oldest_request_is_shown_once_it_is_a_minute() -> None:
+    assert "oldest" not in header(View(running(oldest_request_s=59.9)))[2]
+    assert "in flight 248/256  oldest 5m  done" in header(View(running(oldest_request_s=359.0)))[2]
+    assert "oldest 1h 01m" in header(View(running(oldest_request_s=3_700.0)), 80)[2]
+
+
 def test_alerts_worst_first_and_advice_as_far_as_there_is_room() -> None:
     status = running(alerts=[LENGTH_ALERT, NO_PROGRESS])
     one = texts(alert_lines(status, 80, 1, LOOK))
@@ -79,9 +96,9 @@ def test_alerts_worst_first_and_advice_as_far_as_there_is_room() -> None:
     assert "critical" in one[0]
     assert "(+1 more)" in one[0]
     everything = " ".join(" ".join(texts(alert_lines(status, 80, 9, LOOK))).split())
-    for alert in status.alerts:
-        assert alert.advice is not None
-        assert alert.advice in everything
+    for one_alert in status.alerts:
+        assert one_alert.advice is not None
+        assert one_alert.advice in everything
     assert len(alert_lines(status, 80, 99, LOOK)) == alerts_height(status, 80, LOOK)
 
 
@@ -91,6 +108,22 @@ def test_every_alert_has_its_line_before_any_has_two(height: int) -> None:
     lines = texts(alert_lines(status, 60, height, LOOK))
     assert len(lines) <= height
     assert sum("critical" in line or "warning " in line for line in lines) == min(height, 2)
+
+
+def test_many_alerts_take_a_line_each_and_the_last_line_says_how_many_are_missing() -> None:
+    calm = [alert(f"warned_{n}", Severity.WARNING, f"B{n} is slow", advice="wait") for n in range(5)]
+    status = running(alerts=[*calm, NO_PROGRESS])
+    lines = texts(alert_lines(status, 80, 4, LOOK))
+    assert "critical" in lines[0]
+    assert [line[:11] for line in lines[1:3]] == [" ▲ warning "] * 2
+    assert lines[3].strip() == "… and 3 more (eagle3 status)"
+    assert (
+        brief_height(status, 80, LOOK) == urgent_height(status, 80, LOOK) == len(alert_lines(status, 80, 6, LOOK)) == 6
+    )
+    assert "wait" not in " ".join(texts(alert_lines(status, 80, 6, LOOK)))
+    assert urgent_height(running(alerts=calm), 80, LOOK) == 0
+    few = running(alerts=[LENGTH_ALERT])
+    assert brief_height(few, 80, LOOK) == alerts_height(few, 80, LOOK) > 1
 
 
 def line_of(found: list[GpuReading] | None, state: str | None = "ok", width: int = 80) -> str:
@@ -145,6 +178,31 @@ def test_an_event_names_its_data_set_once() -> None:
 
     assert "22:13:15  ▲ warning  B2: slow" in text(message="slow", dataset="B2")
     assert "warning  B2 is slow" in text(message="B2 is slow", dataset="B2")
+
+
+def test_what_happened_and_its_alert_are_one_line() -> None:
+    def event(kind: str, message: str, at: float = NOW, dataset: str | None = "B1") -> Event:
+        return Event(at=at, severity=Severity.CRITICAL, kind=kind, message=message, dataset=dataset)
+
+    halted = event("dataset.halted", "B1 is stopped: ids without a count")
+    raised = event("alert.raised", "stopped, the answers do not hold what was agreed: ids without a count", NOW + 0.6)
+    assert list(occurrences([halted, raised])) == [raised]
+    late = event("alert.raised", raised.message, NOW + 1.5)
+    assert list(occurrences([halted, late])) == [late, halted]
+    same = event("server.down", "down", NOW, None), event("alert.raised", "down", NOW + 1, None)
+    assert list(occurrences(same)) == [same[1]]
+    servers = (
+        event("server.down", "a is down: refused", NOW, None),
+        event("server.down", "b is down: refused", NOW, None),
+    )
+    assert list(occurrences(servers)) == [servers[1], servers[0]]
+
+
+@pytest.mark.parametrize("farewell", [True, False])
+def test_the_keys_say_that_the_daemon_goes_on_only_where_it_does(farewell: bool) -> None:
+    keys = usable_keys(read_only=False)
+    line = key_line(keys, 100, LOOK, read_only=False, daemon=True, farewell=farewell)
+    assert ("(the daemon goes on)" in line.text) is farewell
 
 
 def test_moments() -> None:

@@ -1,0 +1,82 @@
+"""`set` and `retry` of a run that has no daemon: recorded in the journals, heeded at the next start."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from contracts.clock import Clock
+from contracts.commands import Reply, Retry, Set
+from contracts.fold.events import SET
+from contracts.fold.run import RunFold
+from contracts.journal.append import Journal
+from contracts.records import Event, FailureClass, Requeue, Severity, encode_line
+from contracts.run_dir import RunDir
+from daemon.single import SingleInstance
+from daemon.wishes import (
+    Requeued,
+    has_failed,
+    requeued,
+    retry_refusal,
+    set_data,
+    set_message,
+    set_refusal,
+)
+
+LATER = "recorded; it takes effect at the next eagle3 start"
+
+
+def record_command(path: Path, command: Set | Retry) -> Reply:
+    """Record a command as its daemon would have, under the run's lock.
+
+    Raises:
+        ConfigError: run.toml cannot be used.
+        AlreadyRunning: There is a daemon: it is the one to ask.
+        LockTrouble: The lock cannot be used.
+        OSError: A journal cannot be read or written.
+    """
+    instance = SingleInstance(RunDir(path))
+    instance.hold()
+    try:
+        fold = RunFold(path)
+        fold.poll()
+        refusal = (
+            set_refusal(fold, command)
+            if isinstance(command, Set)
+            else retry_refusal(fold, command, partial(has_failed, fold))
+        )
+        if refusal is not None:
+            return Reply(ok=False, message=refusal)
+        return _set(fold, command) if isinstance(command, Set) else _retry(fold, command)
+    finally:
+        instance.release()
+
+
+def _set(fold: RunFold, command: Set) -> Reply:
+    said = set_message(fold, command)
+    event = Event(at=Clock().now(), severity=Severity.INFO, kind=SET, message=said, data=set_data(command))
+    _append(fold.run.events, event)
+    return Reply(ok=True, message=f"{said}: {LATER}")
+
+
+def _retry(fold: RunFold, command: Retry) -> Reply:
+    at, total = Clock().now(), Requeued()
+    record = Requeue(at=at, error=command.error, sample_id=command.sample_id)
+    for name, dataset in fold.datasets.items():
+        if command.dataset in (None, name) and command.error is not FailureClass.INVALID_INPUT:
+            total += requeued(dataset, record)
+            _append(dataset.folder.failures, record)
+    event = Event(at=at, severity=Severity.INFO, kind="control.retry", message=str(total), dataset=command.dataset)
+    _append(fold.run.events, event)
+    return Reply(ok=True, message=f"{total}: {LATER}", result={"samples": total.samples})
+
+
+def _append(path: Path, record: msgspec.Struct) -> None:
+    journal = Journal(path)
+    try:
+        journal.append(encode_line(record))
+        journal.sync()
+    finally:
+        journal.close()
