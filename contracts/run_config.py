@@ -157,7 +157,7 @@ EXTRACT: Final = "extract"
 EXTRACT_LATER: Final = "stage extract is not part of this version: hidden states are not captured yet"
 _PATTERNS: Final = {
     "^https?": "must be like http://127.0.0.1:30000, without a path",
-    "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}": "may hold letters, digits, dots, dashes, underscores, begins with a letter or digit",
+    "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}": "may hold letters, digits, dots, dashes, underscores after a letter or digit",
 }
 """What a pattern that a value does not match asks for, in words."""
 

@@ -17,7 +17,7 @@ from typing import Final
 from contracts.journal.append import Journal, NoRoomError, Repair
 
 COMMIT_INTERVAL_S: Final = 0.1
-BATCH_S: Final = 0.004
+BATCH_S: Final = 0.01
 """How long lines are collected before they are written: a thread woken for every line would cost more than its work."""
 ROOM_RETRY_S: Final = 1.0
 _LOG: Final = logging.getLogger(__name__)

@@ -1,8 +1,8 @@
 """The fold over one response file.
 
-Every line goes through `contracts.shapes`, except in bulk: of gigabytes of lines like our own writer's, the ids are cut
-out unread and only the rest is decoded, which makes counting a matter of memory bandwidth. A line that is in any way
-not like that, keys, values and all, goes the usual way.
+Every line goes through `contracts.shapes`, except those like our own writer's: of them the ids are cut out, counted in
+one pass and not decoded. A line that is in any way not like that, keys, values and all, goes the usual way. In bulk, of
+gigabytes at a time, most ids are not even counted, which makes reading a matter of memory bandwidth.
 
 What bulk reading sees of the ids is their width, whether a quote is among them, and pages that a power cut left full of
 zeros. Of other damage, and of counts that differ from the ids by less than their width tells, it looks at every 64th
@@ -114,8 +114,8 @@ class ResponseFold(msgspec.Struct):
 
     def feed(self, block: bytearray, end: int, offset: int, bulk: bool) -> None:
         """Count whole lines; see `LineSink`."""
-        if bulk and not self.exact and b"\0" not in block[-offset % _PAGE : end : _PAGE]:
-            self._feed_bulk(block, end, offset)
+        if not self.exact and b"\0" not in block[-offset % _PAGE : end : _PAGE]:
+            self._feed_quickly(block, end, offset, _EXACT_EVERY if bulk else 1)
             return
         position = 0
         while position < end:
@@ -124,13 +124,12 @@ class ResponseFold(msgspec.Struct):
             self._slow(block, position, newline, offset)
             position = newline + 1
 
-    def _feed_bulk(self, block: bytearray, end: int, offset: int) -> None:
-        """Count whole lines, without a look at most of the ids."""
+    def _feed_quickly(self, block: bytearray, end: int, offset: int, every: int) -> None:
+        """Count whole lines, with a look at the ids of every so manieth only."""
         find, decode = block.find, _RECORD.decode
         done, reasons, lines = self.done, dict.fromkeys(_USUAL, 0), self.lines
         duplicates = prompt_sum = completion_sum = 0
         opening, length, back = _COMPACT
-        every = _EXACT_EVERY
         begin = until = 0.0  # of the bucket
         bucket = Bucket()
         responses_in = tokens_in = 0  # of it, not yet added
@@ -195,7 +194,7 @@ class ResponseFold(msgspec.Struct):
         bucket.responses += responses_in
         bucket.tokens += tokens_in
         self.lines = lines
-        self.unchecked += sum(reasons.values())
+        self.unchecked += sum(reasons.values()) if every > 1 else 0
         self.duplicates += duplicates
         self.known += sum(reasons.values())
         self.prompt_tokens += prompt_sum

@@ -27,15 +27,18 @@ NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)
 """The examples are drawn by a seed: a smaller seed is no smaller example."""
 
 
-def fold_of(content: bytes, *, bulk: bool, cuts: tuple[int, ...] = ()) -> ResponseFold:
-    """Fold whole lines, in blocks that end behind the lines with these numbers."""
-    fold = ResponseFold()
+def fold_of(content: bytes, *, bulk: bool | None, cuts: tuple[int, ...] = ()) -> ResponseFold:
+    """Fold whole lines, in blocks that end behind the lines with these numbers; ``bulk`` None: as they come in live.
+
+    Not in bulk means every line in full: what the other ways are held against.
+    """
+    fold = ResponseFold(exact=bulk is False)
     lines = [line + b"\n" for line in content.split(b"\n")[:-1]]
     offset = 0
     for begin, end in zip((0, *cuts), (*cuts, len(lines)), strict=True):
         block = b"".join(lines[begin:end])
         if block:
-            fold.feed(bytearray(block + b'{"behind the end'), len(block), offset, bulk)
+            fold.feed(bytearray(block + b'{"behind the end'), len(block), offset, bulk is True)
         offset += len(block)
     return fold
 
@@ -402,8 +405,8 @@ def all_known_lines() -> list[bytes]:
 
 
 @st.composite
-def contents(draw: st.DrawFn) -> bytes:
-    """Files of every shape, with lines torn, merged and damaged where bulk reading promises to see it."""
+def contents(draw: st.DrawFn, anywhere: bool = False) -> bytes:
+    """Files of every shape, with lines torn, merged and damaged: anywhere, or where bulk reading promises to see it."""
     chance = random.Random(draw(st.integers(0, 2**32)))
     foreign = all_known_lines()
     lines: list[bytes] = []
@@ -418,12 +421,12 @@ def contents(draw: st.DrawFn) -> bytes:
             line = line[:place] + other
         elif what == 2:
             line = line[:place] + other[chance.randrange(len(other)) :]
-            if line.count(b"]") > 1:  # a bracket more within the ids is what bulk reading does not see
+            if line.count(b"]") > 1 and not anywhere:  # a bracket more within the ids is what bulk reading does not see
                 line = other
         elif what == 3:
             begin = line.index(b"[", line.index(b"output_ids"))
             seen = [b'"', b'{"', b'],"']
-            if not begin <= place <= line.index(b"]", begin):
+            if anywhere or not begin <= place <= line.index(b"]", begin):
                 seen += [b"\0", b"\n"]  # within the ids bulk reading sees those in samples only
             line = line[:place] + chance.choice(seen) + line[place:]
         elif what == 4:
@@ -432,10 +435,20 @@ def contents(draw: st.DrawFn) -> bytes:
             ids = line.index(b"output_ids")
             begin = line.index(b"[", ids)
             end = line.index(b"]", begin)
-            if not begin <= place <= end:
+            if anywhere or not begin <= place <= end:
                 line = line[:place] + bytes([chance.randrange(256)]) + line[place + chance.randrange(3) :]
         lines.append(line)
     return b"".join(line + b"\n" for line in lines)
+
+
+@settings(max_examples=200, deadline=None, phases=NO_SHRINKING)
+@given(content=contents(anywhere=True), data=st.data())
+def test_what_comes_in_live_is_read_as_exactly_as_line_by_line(content: bytes, data: st.DataObject) -> None:
+    cuts = tuple(sorted(data.draw(st.lists(st.integers(0, content.count(b"\n")), max_size=4))))
+    expected, live = fold_of(content, bulk=False), fold_of(content, bulk=None, cuts=cuts)
+    assert summary(live) == summary(expected)
+    assert live.contradictions == expected.contradictions
+    assert live.unchecked == 0
 
 
 @settings(max_examples=200, deadline=None, phases=NO_SHRINKING)
