@@ -1,6 +1,6 @@
 """A server that is not the limit: ``POST /generate`` after a fixed delay, on a bare protocol, with canned ids.
 
-``python -m tests.benchmarks.bare_server PORT DELAY_S IDS``. Also answers the few GETs of the daemon's probe, and
+``python -m tests.benchmarks.bare_server PORT DELAY_S IDS [SPREAD]``. Also answers the few GETs of the probe, and
 ``GET /count`` with the number of ``/generate`` answered.
 """
 
@@ -21,6 +21,8 @@ class Answers(asyncio.Protocol):
     """One connection."""
 
     delay_s = 0.2
+    spread = 0.0
+    """The delay varies by this share of it, up and down."""
     ids = b""
     count = 0
     completion_tokens = 0
@@ -45,12 +47,13 @@ class Answers(asyncio.Protocol):
             body, target = data[end + 4 : end + 4 + length], data[: data.find(b"\r\n")].split(b" ")[1]
             data = data[end + 4 + length :]
             if target == b"/generate":
-                asyncio.get_running_loop().call_later(self.delay_s, self.answer, body)
+                delay_s = self.delay_s * (1 + random.uniform(-self.spread, self.spread))
+                asyncio.get_running_loop().call_later(delay_s, self.answer, body, delay_s)
             else:
                 self.tell(target)
         self.pending = data
 
-    def answer(self, body: bytes) -> None:
+    def answer(self, body: bytes, delay_s: float) -> None:
         start = body.find(b'"rid":"') + 7
         rid = body[start : body.find(b'"', start)]
         start = body.find(b'"input_ids":[') + 13
@@ -61,7 +64,7 @@ class Answers(asyncio.Protocol):
         content = (
             b'{"text":"","output_ids":[%b],"meta_info":{"id":"%b","finish_reason":{"type":"stop","matched":2},'
             b'"prompt_tokens":%d,"weight_version":"default","completion_tokens":%d,"cached_tokens":0,"e2e_latency":%f}}'
-        ) % (ids, rid, prompt_tokens, tokens, self.delay_s)
+        ) % (ids, rid, prompt_tokens, tokens, delay_s)
         Answers.count += 1
         if not self.transport.is_closing():
             self.transport.write(HEAD + b"%d\r\n\r\n" % len(content) + content)
@@ -92,5 +95,6 @@ if __name__ == "__main__":
     chance = random.Random(1)
     Answers.delay_s = float(sys.argv[2])
     Answers.completion_tokens = int(sys.argv[3])
+    Answers.spread = float(sys.argv[4]) if len(sys.argv) > 4 else 0.0
     Answers.ids = b",".join(b"%d" % chance.randrange(160_000) for _ in range(Answers.completion_tokens))
     uvloop.run(serve(int(sys.argv[1])))

@@ -38,9 +38,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def bare_server(delay_s: float = DELAY_S) -> Iterator[str]:
+def bare_server(delay_s: float = DELAY_S, spread: float = 0.0) -> Iterator[str]:
     port = free_port()
-    command = [sys.executable, "-m", "tests.benchmarks.bare_server", str(port), str(delay_s), str(IDS)]
+    command = [sys.executable, "-m", "tests.benchmarks.bare_server", str(port), str(delay_s), str(IDS), str(spread)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
