@@ -221,6 +221,8 @@ class Session:
         given_up = await self.scheduler.stop()
         await self.pool.close()
         said = f"daemon ended; {given_up} open requests given up" if given_up else "daemon ended"
+        if self._is_all_done():
+            said = f"all that can be done is done; {said}"
         self.events.emit(Severity.INFO, STOPPED, said)
         self.lost = await in_thread(lambda: self.writer.close(CLOSE_WRITER_S), "journal-close")
         self.events.close()
@@ -230,6 +232,12 @@ class Session:
         await self._keeper.poll()
         if not self.lost:
             self._keeper.save()
+
+    def _is_all_done(self) -> bool:
+        """Whether the end is that of the work, not one that was asked for or forced."""
+        queues = self.scheduler.queues
+        asked = self.condition.draining or self._stopping.is_set()
+        return bool(queues) and not asked and self.scheduler.is_over
 
     def _is_work_left(self) -> bool:
         status = build_status(self.fold, Liveness(False), self.clock.now())

@@ -155,3 +155,17 @@ async def test_what_was_charged_before_a_stop_is_charged_after_it(tmp_path: Path
 async def _never(request: Request) -> web.StreamResponse:
     await asyncio.Event().wait()
     return web.json_response(json.loads("{}"))
+
+
+async def test_the_last_event_tells_a_finished_run_from_an_ended_one(tmp_path: Path) -> None:
+    async with ScriptedSglang() as server:
+        run = make_run(tmp_path, [server.url], {"B1": prompt_lines(300)})
+        async with running(run) as work:
+            await until(lambda: work.session.scheduler.queues)
+            work.session.stop()
+            await work.end()
+        assert await run_to_end(run) is False
+    said = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    ends = [event["message"] for event in said if event["kind"] == "daemon.stopped"]
+    assert ends[0].startswith("daemon ended")
+    assert ends[1] == "all that can be done is done; daemon ended"
