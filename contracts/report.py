@@ -13,9 +13,10 @@ from contracts.fold.places import KEPT
 from contracts.fold.run import RunFold
 from contracts.liveness import Liveness, current_heartbeat, heartbeat_age, judged_by_heartbeat
 from contracts.rates import tokens_per_s
-from contracts.records import Heartbeat, NextStep
+from contracts.records import Heartbeat
 from contracts.run_state import can_send, run_state
 from contracts.status import (
+    DONE_STAGES,
     DaemonStatus,
     DatasetStage,
     DatasetStatus,
@@ -48,10 +49,9 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
     age = None
     if heartbeat is not None:
         age = heartbeat_age(heartbeat, monotonic, now)
-    datasets = [_dataset(fold, dataset, heartbeat, now) for dataset in fold.datasets.values()]
-    finished = fold.config is not None and all(
-        dataset.stage in (DatasetStage.FINISHED, DatasetStage.PRETOKENIZED) for dataset in datasets
-    )
+    works = {name: dataset_work(fold, dataset) for name, dataset in fold.datasets.items()}
+    datasets = [_dataset(fold, dataset, works[name], heartbeat, now) for name, dataset in fold.datasets.items()]
+    finished = fold.config is not None and all(dataset.stage in DONE_STAGES for dataset in datasets)
     view = View(fold, liveness, heartbeat, now, age, finished)
     state, reason = run_state(view)
     if state in (RunState.STALLED, RunState.STOPPED, RunState.PAUSED) or not can_send(view):
@@ -69,7 +69,7 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
         ),
         concurrency=heartbeat.concurrency if heartbeat else fold.concurrency,
         elapsed_s=_elapsed(fold, alive, now),
-        totals=_totals(fold, datasets, now, alive),
+        totals=_totals(fold, datasets, works, now, alive),
         datasets=datasets,
         gpus=telemetry.gpu.gpus if alive and telemetry.gpu else None,
         gpu_state=telemetry.gpu.reason or telemetry.gpu.state if alive and telemetry.gpu else None,
@@ -83,9 +83,8 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
 
 def dataset_work(fold: RunFold, dataset: DatasetFold) -> Work:
     """Return what is known of a data set's work."""
-    final = sum(failure.next is NextStep.QUARANTINED for _, failure in dataset.open_failures())
     # Answers to prompts that are no longer there settle nothing: a prompt file that was replaced is not done.
-    settled = max(len(dataset.responses.done) + final - fold.events.strangers.get(dataset.name, 0), 0)
+    settled = max(len(dataset.responses.done) + dataset.quarantined - fold.events.strangers.get(dataset.name, 0), 0)
     return Work(
         prompts=dataset.prompts_to_answer,
         settled=settled,
@@ -95,8 +94,8 @@ def dataset_work(fold: RunFold, dataset: DatasetFold) -> Work:
     )
 
 
-def _dataset(fold: RunFold, dataset: DatasetFold, heartbeat: Heartbeat | None, now: float) -> DatasetStatus:
-    responses, work = dataset.responses, dataset_work(fold, dataset)
+def _dataset(fold: RunFold, dataset: DatasetFold, work: Work, heartbeat: Heartbeat | None, now: float) -> DatasetStatus:
+    responses = dataset.responses
     done = len(responses.done)
     tokens = responses.completion_tokens if responses.known or not done else None
     since = fold.events.session_started_at if heartbeat is not None else None
@@ -134,7 +133,7 @@ def _dataset(fold: RunFold, dataset: DatasetFold, heartbeat: Heartbeat | None, n
     if status.stage is DatasetStage.HALTED:
         # What came in its last minute is over, and nothing more is sent until a person says so.
         status.tokens_per_s = 0.0 if status.in_flight == 0 else status.tokens_per_s
-    elif status.stage in (DatasetStage.FINISHED, DatasetStage.PRETOKENIZED):
+    elif status.stage in DONE_STAGES:
         status.eta_s = 0.0
     elif heartbeat is not None:
         rate = tokens_per_s(responses.history, now, since, ETA_WINDOW_S)
@@ -158,7 +157,9 @@ def _stage(fold: RunFold, dataset: DatasetFold, work: Work, status: DatasetStatu
     return DatasetStage.RUNNING if status.in_flight else DatasetStage.WAITING
 
 
-def _totals(fold: RunFold, datasets: list[DatasetStatus], now: float, alive: bool) -> DatasetStatus:
+def _totals(
+    fold: RunFold, datasets: list[DatasetStatus], works: dict[str, Work], now: float, alive: bool
+) -> DatasetStatus:
     """Add the data sets up: tokens and speeds as far as they are known, everything else only when all of it is."""
     known = sum(dataset.responses.known for dataset in fold.datasets.values())
     generated = [status for status in datasets if status.stage is not DatasetStage.PRETOKENIZED]
@@ -194,21 +195,21 @@ def _totals(fold: RunFold, datasets: list[DatasetStatus], now: float, alive: boo
         overrun_tokens=_sum([status.overrun_tokens for status in generated]),
         tokens_per_s=_rounded(_known_sum([status.tokens_per_s for status in generated])),
         tokens_per_s_run=_run_speed(fold, list(fold.datasets.values()), now, alive),
-        eta_s=_total_eta(fold, datasets, now),
+        eta_s=_total_eta(fold, datasets, works, now),
         length_pct=_rounded(100 * lengths / done) if done else None,
         truncated=lengths,
         finish_reasons=dict(sorted(reasons.items())),
     )
 
 
-def _total_eta(fold: RunFold, datasets: list[DatasetStatus], now: float) -> float | None:
+def _total_eta(fold: RunFold, datasets: list[DatasetStatus], works: dict[str, Work], now: float) -> float | None:
     """All remaining tokens at the speed of the whole run: data sets share the servers, one after another or mixed."""
     left = [status for status in datasets if status.eta_s != 0.0 and status.stage is not DatasetStage.HALTED]
     if not left:
         return 0.0 if datasets and all(status.eta_s == 0.0 for status in datasets) else None
     if any(status.in_flight is None for status in left) or all(status.eta_s is None for status in left):
         return None
-    remaining = [remaining_tokens(dataset_work(fold, fold.datasets[status.name])) for status in left]
+    remaining = [remaining_tokens(works[status.name]) for status in left]
     rates = [
         tokens_per_s(fold.datasets[status.name].responses.history, now, fold.events.session_started_at, ETA_WINDOW_S)
         for status in datasets

@@ -45,6 +45,10 @@ class DatasetStage(enum.StrEnum):
     WATCHING = "watching"
 
 
+DONE_STAGES: Final = (DatasetStage.FINISHED, DatasetStage.PRETOKENIZED)
+"""Stages in which a data set needs nothing more."""
+
+
 class DaemonStatus(msgspec.Struct, kw_only=True):
     """The daemon, as far as this reader can tell."""
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
+from contracts.journal.durable import replace_file
 from contracts.run_config import RunConfig
-from daemon.prompts.import_record import replace_file
 
 _SCHEMA: Final = 1
 

@@ -11,7 +11,7 @@ from contracts.clock import Clock
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.events import PROMPTS_FAILED, PROMPTS_READY, STRANGERS
 from contracts.fold.run import RunFold
-from contracts.records import Failure, FailureClass, NextStep, Requeue, Severity, encode_line
+from contracts.records import Failure, FailureClass, Requeue, Severity, encode_line
 from contracts.run_config import Dataset, RunConfig
 from contracts.run_dir import RunDir
 from daemon.events import EventLog
@@ -187,7 +187,7 @@ class Preparation:
     def _compare(self, dataset: DatasetFold, index: PromptIndex) -> int:
         """Say how many responses belong to no prompt, when that changed; return the prompts that need an answer."""
         keys = {entry.key for entry in index.entries if not entry.pretokenized}
-        given_up = {key for key, failure in dataset.open_failures() if failure.next is NextStep.QUARANTINED}
+        given_up = {key for key, _ in dataset.given_up()}
         count = len((dataset.responses.done | given_up) - keys)
         if count != self._fold.events.strangers.get(dataset.name, 0):
             self._events.emit(

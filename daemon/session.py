@@ -19,7 +19,7 @@ from contracts.report import build_status
 from contracts.run_config import EXTRACT, EXTRACT_LATER, RunConfig
 from contracts.run_dir import RunDir
 from contracts.sample_id import SampleId
-from contracts.status import DatasetStage, RunState, RunStatus
+from contracts.status import DONE_STAGES, RunState, RunStatus
 from contracts.version import version
 from daemon.alert_watch import AlertWatch
 from daemon.condition import WAITING, Condition
@@ -162,12 +162,12 @@ class Session:
         preparation = Preparation(self.run_dir, self.config, self.fold, self.events, self.clock, self.writer)
         self.unusable = preparation.failed
         await preparation.import_prompts()
-        if self._nothing_left():
+        if _nothing_left(self.status()):
             # So say the counts; the names decide: prompts that were exchanged for others are not answered.
             await preparation.compare_responses()
             await self._waiting.until_written()
             await self._keeper.poll()
-            if self._nothing_left():
+            if _nothing_left(self.status()):
                 self._settled = True
                 return
         self._settled = True
@@ -191,12 +191,6 @@ class Session:
             # A target that was raised a moment ago is in its file by now, and may not have been read.
             await self._keeper.poll()
             self.scheduler.refresh()
-
-    def _nothing_left(self) -> bool:
-        """Whether the files alone show that all is done: no server is needed to say so."""
-        status = self.status()
-        finished = [DatasetStage.FINISHED, DatasetStage.PRETOKENIZED]
-        return all(dataset.stage in finished and dataset.prompts for dataset in status.datasets)
 
     def _open_journals(self) -> None:
         paths = [self.run_dir.events]
@@ -253,7 +247,8 @@ class Session:
         """The run's state; ``starting`` until it is known whether anything is left to do."""
         if not self._settled:
             return "starting"
-        return RunState.FINISHED if self._nothing_left() else self.status().state
+        status = self.status()
+        return RunState.FINISHED if _nothing_left(status) else status.state
 
     def heartbeat(self) -> Heartbeat:
         """Return what only this process knows."""
@@ -321,3 +316,8 @@ class Session:
         self._rules.changed(slot, before)
         self._waiting.wake()
         self.scheduler.wake()
+
+
+def _nothing_left(status: RunStatus) -> bool:
+    """Whether the files alone show that all is done: no server is needed to say so."""
+    return all(dataset.stage in DONE_STAGES and dataset.prompts for dataset in status.datasets)

@@ -19,6 +19,7 @@ import msgspec
 
 from contracts.clock import boot_id
 from contracts.daemon_info import DaemonInfo, is_alive, process_start, read_daemon_info
+from contracts.journal.durable import replace_file
 from contracts.journal.stale import StaleFileError, retry_stale
 from contracts.run_dir import RunDir
 from contracts.version import version
@@ -169,13 +170,8 @@ class SingleInstance:
 
     def _write_info(self, info: DaemonInfo) -> list[str]:
         path = self._run_dir.daemon_info
-        beside = path.with_name(f"{path.name}.new")
         try:
-            with beside.open("wb") as file:
-                file.write(msgspec.json.encode(info) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
+            replace_file(path, msgspec.json.encode(info) + b"\n")
         except OSError as error:
             # A full disk must not keep the daemon down: the lock holds without this file.
             return [f"{path}: cannot be written: {error.strerror}; clients do not see the pid"]

@@ -11,7 +11,7 @@ import msgspec
 from contracts.commands import DEFAULT, Retry, Set
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.run import RunFold
-from contracts.records import FailureClass, NextStep, Requeue
+from contracts.records import FailureClass, Requeue
 from contracts.sample_id import SampleId, sample_key
 
 
@@ -128,8 +128,7 @@ def requeued(dataset: DatasetFold, record: Requeue) -> Requeued:
     """Return what a requeue does to one data set, as the files say."""
     wanted = None if record.sample_id is None else sample_key(record.sample_id)
     given_up = sum(
-        failure.next is NextStep.QUARANTINED and record.error in (None, failure.error) and wanted in (None, key)
-        for key, failure in dataset.open_failures()
+        record.error in (None, failure.error) and wanted in (None, key) for key, failure in dataset.given_up()
     )
     if dataset.failures.halted is None or not ends_halt(record):
         return Requeued(given_up)

@@ -7,7 +7,7 @@ from typing import Final
 
 from contracts.alerts.view import View, make_alert
 from contracts.fold.dataset import DatasetFold
-from contracts.records import NextStep, Severity
+from contracts.records import Severity
 from contracts.status import AlertStatus
 
 
@@ -69,7 +69,7 @@ def _halted(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
 
 
 def _quarantined(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
-    held = [failure for _, failure in dataset.open_failures() if failure.next is NextStep.QUARANTINED]
+    held = [failure for _, failure in dataset.given_up()]
     if held:
         last = max(held, key=lambda failure: failure.at)
         yield make_alert(

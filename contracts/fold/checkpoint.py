@@ -18,7 +18,7 @@ from contracts.fold.dataset import DatasetFold, DatasetState
 from contracts.journal.tail import Position, Tail
 from contracts.run_dir import FAILURES, PROMPTS, RESPONSES
 
-VERSION: Final = 4
+VERSION: Final = 5
 """Raised whenever any fold counts differently than before."""
 
 _SAMPLES: Final = 16

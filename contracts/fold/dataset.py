@@ -115,10 +115,16 @@ class DatasetFold:
         known = sum(1 for _ in self.open_failures())
         return known + sum(1 for key in self.responses.failures if key not in self.failures.samples)
 
+    def given_up(self) -> Iterator[tuple[bytes, SampleFailure]]:
+        """Yield samples that are not sent again unless a person says so."""
+        for key, failure in self.open_failures():
+            if failure.next is NextStep.QUARANTINED:
+                yield key, failure
+
     @property
     def quarantined(self) -> int:
-        """Samples that are not sent again unless a person says so."""
-        return sum(failure.next is NextStep.QUARANTINED for _, failure in self.open_failures())
+        """How many samples are given up."""
+        return sum(1 for _ in self.given_up())
 
     @property
     def unreadable(self) -> int:

@@ -81,9 +81,8 @@ class ResponseFold(msgspec.Struct):
     contradictions: Places = msgspec.field(default_factory=Places)
     """Lines whose count differs from their number of ids. They are counted by what they state."""
     history: History = msgspec.field(default_factory=History)
-    think_seen: int = 0
-    """Responses that say whether the thinking part was closed."""
     think_missing: int = 0
+    """Responses that say their thinking part was not closed."""
     notes: list[str] = []
     """Resets of the file, for the person who watches; taken by the reader."""
     unchecked: int = 0
@@ -186,11 +185,9 @@ class ResponseFold(msgspec.Struct):
             tokens_in += tokens
             if reason == "length":
                 bucket.lengths += 1
-            if record.think_end is not None:
-                self.think_seen += 1
-                if not record.think_end:
-                    self.think_missing += 1
-                    bucket.think_missing += 1
+            if record.think_end is False:
+                self.think_missing += 1
+                bucket.think_missing += 1
         bucket.responses += responses_in
         bucket.tokens += tokens_in
         self.lines = lines
@@ -264,9 +261,7 @@ class ResponseFold(msgspec.Struct):
                 self._contradiction(place, tokens, fact.n_output_ids)
         self.prompt_tokens += fact.prompt_tokens or 0
         self._count_reason(fact.finish_reason or "unknown", 1)
-        if fact.think_end is not None:
-            self.think_seen += 1
-            self.think_missing += not fact.think_end
+        self.think_missing += fact.think_end is False
         if fact.finished_at is not None:
             bucket = self.history.bucket(fact.finished_at)
             bucket.responses += 1

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from contracts.journal.durable import sync_folder
 from contracts.journal.stale import StaleFileError, retry_stale
 from contracts.journal.tail import is_whole_record
 
@@ -69,7 +70,7 @@ class Journal:
     def _open(self) -> None:
         self._descriptor, is_new = retry_stale("open", self.path, lambda: _open_for_append(self.path))
         if is_new:
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
         stat = os.fstat(self._descriptor)
         self._identity, self._size = (stat.st_dev, stat.st_ino), stat.st_size
 
@@ -182,15 +183,6 @@ def _open_for_append(path: Path) -> tuple[int, bool]:
         return os.open(path, flags), False
     except FileNotFoundError:
         return os.open(path, flags | os.O_CREAT, 0o644), True
-
-
-def _sync_folder(folder: Path) -> None:
-    """Keep a new file's name over a power cut; what is synced into it would be lost with the name."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def repair_torn_tail(path: Path) -> Repair | None:

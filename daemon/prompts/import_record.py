@@ -92,26 +92,6 @@ def file_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a small file whole or not at all: beside it, synced, then renamed over it."""
-    beside = path.with_name(f".{path.name}.tmp")
-    with beside.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    beside.rename(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in a folder last through a power cut."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def path_text(path: Path) -> str:
     """Return a path as text that can be written as UTF-8, the same in every locale."""
     return os.fsencode(path.absolute()).decode("utf-8", "replace")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from contracts.journal.durable import replace_file, sync_folder
 from contracts.records import Prompt, encode_line
 from contracts.run_dir import DatasetDir
 from contracts.sample_id import SampleId
@@ -24,9 +25,7 @@ from daemon.prompts.import_record import (
     file_sha256,
     load_import_record,
     path_text,
-    replace_file,
     source_facts,
-    sync_folder,
 )
 from daemon.prompts.reader import Layout, PromptReader, check_source
 from daemon.prompts.refusals import PromptError, PromptRefusal, Refusal

@@ -256,7 +256,7 @@ def test_a_file_system_without_locks_is_named(run_dir: RunDir, monkeypatch: pyte
 
 
 def test_daemon_json_that_cannot_be_written_does_not_keep_the_daemon_down(run_dir: RunDir) -> None:
-    run_dir.daemon_info.with_name("daemon.json.new").mkdir()
+    run_dir.daemon_info.with_name(".daemon.json.tmp").mkdir()
     (note,) = SingleInstance(run_dir).acquire()
     assert "cannot be written" in note
     with pytest.raises(AlreadyRunning):

@@ -273,7 +273,7 @@ def test_the_version_is_raised_when_folds_change() -> None:
         )
     ]
     digest = hashlib.sha256("\n".join(fields).encode()).hexdigest()[:12]
-    assert (checkpoint_module.VERSION, digest) == (4, "cc9e98b9f216")
+    assert (checkpoint_module.VERSION, digest) == (5, "d868a124beda")
 
 
 @settings(max_examples=25, deadline=None)
