@@ -13,7 +13,7 @@ help: ## list the targets
 install: $(STAMP) ## virtual environment with everything the demo and the tests need
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,speculators,dev]'
 	@touch $@
 
 demo: $(STAMP) ## the whole job on the embedded server, in the TUI (HEADLESS=1: without; so too without a terminal)

@@ -54,6 +54,49 @@ class FailureClass(enum.StrEnum):
     """The answer could not be decoded or contradicted itself; stops the data set."""
     POISON = "poison"
     """In flight when a server died, twice: not sent again unless a person says so."""
+    CAPTURE = "capture"
+    """Its hidden states failed a check; `Failure.check` says which."""
+
+
+class Stage(enum.StrEnum):
+    """The two halves of the job."""
+
+    GENERATE = "generate"
+    EXTRACT = "extract"
+
+
+class CaptureCheck(enum.StrEnum):
+    """What can be wrong with the hidden states of one sample; ``daemon.capture`` checks each."""
+
+    MISSING = "missing"
+    """No dump came, or it stopped short of the rows that the response asks for."""
+    ROWS = "rows"
+    """Another number of rows than tokens."""
+    POSITIONS = "positions"
+    """A position was never written."""
+    IDS = "ids"
+    """Rows were computed from other token ids than those sent and received."""
+    LAYERS = "layers"
+    """Other layers, or another number of them, than run.toml asks for."""
+    NORM = "norm"
+    """The last hidden state is not in the form that the layout stores."""
+    DTYPE = "dtype"
+    HIDDEN_SIZE = "hidden_size"
+    """Rows of another width than the model's."""
+    CACHED = "cached"
+    """The server took a prefix from its cache: those rows were never computed."""
+    NON_FINITE = "non_finite"
+    ZERO_ROW = "zero_row"
+    NO_ROOM = "no_room"
+    """The dump folder was full, or the capture was given up to keep it from filling."""
+    SERVER_ERROR = "server_error"
+    """The plugin says that it could not write the rows."""
+    TOO_LARGE = "too_large"
+    """Larger than the dump budget as a whole."""
+    TOO_LONG = "too_long"
+    """Beyond the data set's limit of length, or the server's."""
+    NO_IDS = "no_ids"
+    """The response states no usable token ids, or its prompt is not there."""
 
 
 class NextStep(enum.StrEnum):
@@ -118,6 +161,10 @@ class Failure(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"
     """The file of ``line`` when it was imported; None: ``prompts.jsonl`` itself."""
     completion_tokens: Count | None = None
     """Tokens that a partial (aborted) answer held; never part of the totals."""
+    stage: Stage = Stage.GENERATE
+    """Of which half of the job it was an attempt."""
+    check: CaptureCheck | None = None
+    """The check that hidden states failed."""
     schema: int = msgspec.field(default_factory=_schema)
 
 
@@ -128,6 +175,54 @@ class Requeue(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"
     error: FailureClass | None = None
     """Only failures of this class; None: of every class but invalid input."""
     sample_id: SampleId | None = None
+    stage: Stage | None = None
+    """Only failures of this half of the job; None: of both."""
+    schema: int = msgspec.field(default_factory=_schema)
+
+
+class StoredSample(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type", tag="stored"):
+    """One line of ``hidden_states.jsonl``: the hidden states of one sample, checked, in the store, synced."""
+
+    sample_id: SampleId
+    file: str
+    """Below ``hidden_states/<dataset>/``."""
+    row: Count
+    """Number of the sample in the store, from 0; the row of a data set whose files are numbered."""
+    offset: Count = 0
+    """Where the sample begins in a file that holds several."""
+    bytes: Count
+    """That the sample takes in its file."""
+    checksum: str
+    """``xxh3_128:<hex>`` of those bytes."""
+    tokens: Count
+    """Rows: one for each token id that is stored."""
+    loss_tokens: Count
+    """Tokens whose loss mask is 1."""
+    layers: list[int]
+    """0-based output ids, ascending: slot i of a row is the output of layer ``layers[i]``; one more slot follows."""
+    hidden_size: Count
+    dtype: str
+    """``bfloat16``, ``float16`` or ``float32``."""
+    norm: str
+    """Of the last slot: ``post`` (after the final norm) or ``over_weight`` (that, divided by the norm's weight)."""
+    layout: str
+    model: str | None = None
+    capture: str
+    """``generating`` or ``afterwards``."""
+    truncated_from: Count | None = None
+    """Tokens that the sample had before it was cut to the data set's limit."""
+    server: str | None = None
+    rid: str | None = None
+    at: float
+    schema: int = msgspec.field(default_factory=_schema)
+
+
+class DroppedSample(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type", tag="dropped"):
+    """One line of ``hidden_states.jsonl``: what is stored of a sample, before this line, holds no longer."""
+
+    sample_id: SampleId
+    why: str
+    at: float
     schema: int = msgspec.field(default_factory=_schema)
 
 
@@ -231,6 +326,15 @@ class Heartbeat(msgspec.Struct, kw_only=True):
     oldest_request_s: float | None = None
     since_progress_s: float | None = None
     """Seconds since the last answer of any kind, while requests were in flight."""
+    extracting: dict[str, int] = {}
+    """Open prefill passes of each data set (``in_flight`` counts the answers that are being generated)."""
+    taking: int = 0
+    """Captures that are being awaited, checked or stored."""
+    dump_used_bytes: int | None = None
+    """In the dump folder, of this run; None when nothing is captured."""
+    dump_budget_bytes: int | None = None
+    store_trouble: str | None = None
+    """Why nothing can be stored now."""
     schema: int = SCHEMA
 
 
@@ -252,6 +356,8 @@ RECORDS: Final[dict[str, type[msgspec.Struct]]] = {
     "response": Response,
     "failure": Failure,
     "requeue": Requeue,
+    "stored": StoredSample,
+    "dropped": DroppedSample,
     "gpu": GpuSample,
     "host": HostSample,
     "server": ServerSample,

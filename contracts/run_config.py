@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from contracts.records import Stage
 from contracts.sglang import SAMPLING_FIELDS
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -56,12 +57,30 @@ class Generate(_Table):
 
 
 class Extract(_Table):
-    """``[extract]``: hidden states (used by the extract stage)."""
+    """``[extract]``: hidden states, for runs with the stage extract."""
 
     capture: str = "generating"
-    layers: list[int] = []
+    """``generating``: in the same pass as the answer; ``afterwards``: by a prefill pass over the whole sequence."""
+    layers: list[Annotated[int, msgspec.Meta(ge=0)]] = []
+    """0-based **output** ids, ascending; needed. ``eagle3 server-args`` turns them into the server's own ids."""
     layout: str = "safetensors"
+    """``safetensors``, ``specforge``, ``speculators`` or ``modelopt``: what the store is written as."""
     dump_dir: str = "/dev/shm/sglang_hs"
+    """Where SGLang's plugin writes rows, on this machine; memory, not a disk."""
+    dump_budget_gb: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """Most that dumps of this run may take there; None: 80 % of what was free at the start."""
+    concurrency: Positive = 16
+    """Open prefill passes."""
+    max_tokens: Positive | None = None
+    """Longest sample; longer ones are treated as ``over_long`` says. A data set may have its own."""
+    over_long: str = "skip"
+    """``skip`` or ``truncate``."""
+    dump_wait_s: PositiveSeconds = 30.0
+    """How long after its answer the last rows of a sample may take to appear in the dump folder."""
+    model: str | None = None
+    """Folder or name of the model, for ``eagle3 server-args``; a local folder tells its architecture."""
+    draft_vocab_size: Positive | None = None
+    """Draft vocabulary, for the maps that SpecForge and speculators read; None: no maps are made."""
 
 
 class Server(_Table):
@@ -80,6 +99,10 @@ class Dataset(_Table):
     prompts: str | None = None
     """A file to import; ``prepared/<name>/prompts.jsonl`` when absent. Relative to run.toml."""
     target_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    responses: str | None = None
+    """Responses of an earlier or foreign run, of any known shape, to take over. Relative to run.toml."""
+    max_tokens: Positive | None = None
+    """Longest sample whose hidden states are stored; see ``[extract]``."""
 
 
 class Tokenizer(_Table):
@@ -135,6 +158,25 @@ class RunConfig(_Table):
         return dataset.target_tokens if dataset.target_tokens is not None else self.generate.target_tokens
 
     @property
+    def generates(self) -> bool:
+        """Whether answers are made."""
+        return Stage.GENERATE in self.run.stages
+
+    @property
+    def extracts(self) -> bool:
+        """Whether hidden states are captured and stored."""
+        return Stage.EXTRACT in self.run.stages
+
+    @property
+    def captures_generating(self) -> bool:
+        """Whether hidden states are taken while answers are being generated."""
+        return self.generates and self.extracts and self.extract.capture == GENERATING
+
+    def longest_sample(self, dataset: Dataset) -> int | None:
+        """Return the data set's own ``max_tokens``, or that of ``[extract]``; None: no limit."""
+        return dataset.max_tokens if dataset.max_tokens is not None else self.extract.max_tokens
+
+    @property
     def max_new_tokens(self) -> int:
         """What the server will allow at most: ``[sampling] max_new_tokens``, or SGLang's default of 128."""
         value = self.sampling.get("max_new_tokens", DEFAULT_MAX_NEW_TOKENS)
@@ -153,15 +195,16 @@ _TABLES: Final[dict[str, type[_Table]]] = {
     "alerts": Alerts,
     "telemetry": Telemetry,
 }
-EXTRACT: Final = "extract"
-EXTRACT_LATER: Final = "stage extract is not part of this version: hidden states are not captured yet"
+GENERATING: Final = "generating"
+AFTERWARDS: Final = "afterwards"
+LAYOUTS: Final = ("safetensors", "specforge", "speculators", "modelopt")
 _PATTERNS: Final = {
     "^https?": "must be like http://127.0.0.1:30000, without a path",
     "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}": "may hold letters, digits, dots, dashes, underscores after a letter or digit",
 }
 """What a pattern that a value does not match asks for, in words."""
 
-_STAGES: Final = ("generate", EXTRACT)
+_STAGES: Final = (Stage.GENERATE, Stage.EXTRACT)
 _INTEGER_SAMPLING: Final = {"max_new_tokens": 0, "min_new_tokens": 0, "top_k": -1}
 
 
@@ -230,8 +273,10 @@ def _check_values(config: RunConfig, source: str) -> None:
     for stage in config.run.stages:
         if stage not in _STAGES:
             raise ConfigError(f"{source}: [run] stages: unknown stage {stage!r}{_suggest(stage, _STAGES)}")
-    if config.run.stages == [EXTRACT]:
-        raise ConfigError(f"{source}: [run] stages: {EXTRACT_LATER}")
+    if not config.run.stages:
+        raise ConfigError(f"{source}: [run] stages: is empty: name {' or '.join(_STAGES)}, or both")
+    if config.extracts:
+        _check_extract(config.extract, source)
     names = [dataset.name for dataset in config.datasets]
     for name in names:
         if names.count(name) > 1:
@@ -239,6 +284,27 @@ def _check_values(config: RunConfig, source: str) -> None:
     if config.generate.over_long not in ("refuse", "clip"):
         raise ConfigError(f'{source}: [generate] over_long must be "refuse" or "clip"')
     _check_sampling(config.sampling, source)
+
+
+def _check_extract(extract: Extract, source: str) -> None:
+    choices = (
+        ("capture", extract.capture, (GENERATING, AFTERWARDS)),
+        ("layout", extract.layout, LAYOUTS),
+        ("over_long", extract.over_long, ("skip", "truncate")),
+    )
+    for key, value, known in choices:
+        if value not in known:
+            raise ConfigError(f"{source}: [extract] {key}: unknown {value!r}{_suggest(value, known)}")
+    layers = extract.layers
+    if not layers:
+        raise ConfigError(
+            f"{source}: [extract] layers: name the 0-based output ids, ascending; EAGLE-3's usual three of a model "
+            f"with n layers are [1, n/2 - 1, n - 4]"
+        )
+    if layers != sorted(set(layers)):
+        raise ConfigError(f"{source}: [extract] layers must ascend, each once: {layers}")
+    if extract.layout == "specforge" and len(layers) != 3:
+        raise ConfigError(f"{source}: [extract] layers: SpecForge takes 3, not {len(layers)}")
 
 
 def _check_sampling(sampling: dict[str, Any], source: str) -> None:

@@ -15,6 +15,7 @@ SOCKET_PATH_LIMIT: Final = 107
 RESPONSES: Final = "raw_responses.jsonl"
 PROMPTS: Final = "prompts.jsonl"
 FAILURES: Final = "failures.jsonl"
+HIDDEN_STATES: Final = "hidden_states.jsonl"
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,11 @@ class DatasetDir:
     def failures(self) -> Path:
         """``failures.jsonl``."""
         return self.path / FAILURES
+
+    @property
+    def hidden_states(self) -> Path:
+        """``hidden_states.jsonl``: the index of the store."""
+        return self.path / HIDDEN_STATES
 
     @property
     def import_record(self) -> Path:
@@ -99,6 +105,15 @@ class RunDir:
     def checkpoint(self) -> Path:
         """``fold.checkpoint``: a saved fold; may be deleted at any time."""
         return self.path / "fold.checkpoint"
+
+    @property
+    def stores(self) -> Path:
+        """``hidden_states/``: a folder of tensors for each data set."""
+        return self.path / "hidden_states"
+
+    def store(self, name: str) -> Path:
+        """The tensors of a data set, in the layout that run.toml names."""
+        return self.stores / name
 
     def telemetry_file(self, kind: str) -> Path:
         """``telemetry/<kind>.jsonl`` for gpu, host, server or daemon."""

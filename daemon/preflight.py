@@ -11,7 +11,7 @@ import msgspec
 
 from contracts.fold.run import RunFold
 from contracts.liveness import look
-from contracts.run_config import EXTRACT, EXTRACT_LATER, ConfigError, Dataset, RunConfig, load_run_config
+from contracts.run_config import ConfigError, Dataset, RunConfig, load_run_config
 from contracts.run_dir import RunDir
 from daemon.fingerprint import fingerprint_difference
 from daemon.open_files import most_connections, reserved
@@ -65,8 +65,6 @@ async def check_run(path: Path) -> Findings:
         Finding(level=OK, what=f"{run.config}: data sets: {len(config.datasets)}, servers: {len(config.servers)}")
     )
     found += [Finding(level=WARNING, what=said) for said in overrides(fold)]
-    if EXTRACT in config.run.stages:
-        found.append(Finding(level=WARNING, what=EXTRACT_LATER))
     found += _fingerprint(run, config, fold)
     probes = await _servers(config, found)
     found += await in_thread(lambda: _prompts(run, config, probes))

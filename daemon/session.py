@@ -16,7 +16,7 @@ from contracts.fold.run import RunFold
 from contracts.liveness import Liveness
 from contracts.records import Heartbeat, Requeue, Severity
 from contracts.report import build_status
-from contracts.run_config import EXTRACT, EXTRACT_LATER, RunConfig
+from contracts.run_config import RunConfig
 from contracts.run_dir import RunDir
 from contracts.sample_id import SampleId
 from contracts.status import DONE_STAGES, RunState, RunStatus
@@ -98,7 +98,6 @@ class Session:
         )
         self._keeper = FoldKeeper(fold, self.events, self.scheduler.refresh)
         self._telemetry = make_telemetry(run, config, self.pool, self.heartbeat, self.clock)
-        self._notes += [EXTRACT_LATER] if EXTRACT in config.run.stages else []
         proxies = proxy_note([slot.url for slot in self.pool.slots])
         self._notes += [] if proxies is None else [proxies]
 
