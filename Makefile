@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-sglang lint type format bench docs clean
+.PHONY: help install demo test test-sglang test-trainers lint type format bench docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -19,12 +19,16 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## the whole job on the embedded server, in the TUI (HEADLESS=1: without; so too without a terminal)
 	$(BIN)/eagle3 demo $(if $(HEADLESS),--headless)
 
-test: $(STAMP) ## all tests but the real-SGLang tier (under 5 minutes on 2 cores)
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests --ignore=tests/sglang --ignore=tests/benchmarks
+test: $(STAMP) ## all tests but those of the real SGLang and the trainers (under 5 minutes on 2 cores)
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests --ignore=tests/sglang --ignore=tests/trainers --ignore=tests/benchmarks
 
 test-sglang: $(STAMP) ## the same job against the real SGLang on the CPU; builds its own environment (.venv-sglang)
 	$(BIN)/python -m tests.sglang.environment
 	$(BIN)/python -m pytest tests/sglang
+
+test-trainers: $(STAMP) ## our stores, read by the trainers' own loaders; builds its own environment (.venv-trainers)
+	$(BIN)/python -m tests.trainers.environment
+	$(BIN)/python -m pytest tests/trainers
 
 lint: $(STAMP) ## ruff: style, and who may import whom
 	$(BIN)/ruff check .
@@ -44,4 +48,4 @@ docs: $(STAMP) ## docs pages that are made from the code
 	$(BIN)/eagle3 schema --markdown > docs/contracts.md
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) .venv-sglang .mypy_cache .ruff_cache build *.egg-info
+	rm -rf $(VENV) .venv-sglang .venv-trainers .mypy_cache .ruff_cache build *.egg-info

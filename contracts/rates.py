@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from contracts.fold.history import COARSE_S, FINE_S, History
+from contracts.fold.history import COARSE_S, FINE_S, Bucket, History
 
 WINDOW_S: Final = 60.0
 _LEAST_S: Final = 5.0
@@ -15,13 +15,26 @@ _LEAST_MINUTES: Final = 5
 
 
 def tokens_per_s(history: History, now: float, since: float | None, window_s: float = WINDOW_S) -> float | None:
-    """Return completion tokens a second over the last ``window_s`` seconds.
+    """Return tokens a second over the last ``window_s`` seconds; see `per_s`."""
+    return per_s(history, now, since, window_s, lambda bucket: bucket.tokens)
+
+
+def bytes_per_s(history: History, now: float, since: float | None, window_s: float = WINDOW_S) -> float | None:
+    """Return stored bytes a second over the last ``window_s`` seconds; see `per_s`."""
+    return per_s(history, now, since, window_s, lambda bucket: bucket.bytes)
+
+
+def per_s(
+    history: History, now: float, since: float | None, window_s: float, counted: Callable[[Bucket], int]
+) -> float | None:
+    """Return how much a second came over the last ``window_s`` seconds.
 
     Args:
         history: What was finished when.
         now: The present.
         since: When work began; the window is no longer than that, so that what was done before is no speed.
         window_s: Length of the window.
+        counted: What of a bucket.
 
     Returns:
         None before anything can be said: no time stamps, or less than five seconds of work.
@@ -34,7 +47,7 @@ def tokens_per_s(history: History, now: float, since: float | None, window_s: fl
     span = now - edge
     if span < _LEAST_S:
         return None
-    return history.since(edge).tokens / span
+    return counted(history.since(edge)) / span
 
 
 def median_tokens_per_s(histories: Iterable[History], now: float, since: float) -> float | None:

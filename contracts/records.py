@@ -65,6 +65,13 @@ class Stage(enum.StrEnum):
     EXTRACT = "extract"
 
 
+HALTING: Final[dict[Stage, tuple[FailureClass, ...]]] = {
+    Stage.GENERATE: (FailureClass.CONTRACT_DRIFT,),
+    Stage.EXTRACT: (FailureClass.CONTRACT_DRIFT, FailureClass.CAPTURE),
+}
+"""Classes of failure that can stop a data set in a stage; a `Requeue` of one, for all samples, lets it go on."""
+
+
 class CaptureCheck(enum.StrEnum):
     """What can be wrong with the hidden states of one sample; ``daemon.capture`` checks each."""
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from contracts.alerts import View, current_alerts
-from contracts.eta import Work, eta_s, is_finished, remaining_tokens
+from contracts.eta import Storing, Work, eta_s, is_finished, is_stored, longer, remaining_tokens, tokens_to_store
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.places import KEPT
 from contracts.fold.run import RunFold
+from contracts.hidden_status import disk_full_in_s, hidden_status, hidden_totals
 from contracts.liveness import Liveness, current_heartbeat, heartbeat_age, judged_by_heartbeat
 from contracts.rates import tokens_per_s
 from contracts.records import Heartbeat
@@ -24,6 +25,8 @@ from contracts.status import (
     RunStatus,
     UnreadableLine,
 )
+from contracts.work import dataset_storing, extracts, generates
+from contracts.work import dataset_work as dataset_work
 
 Value = TypeVar("Value", int, float)
 
@@ -50,7 +53,10 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
     if heartbeat is not None:
         age = heartbeat_age(heartbeat, monotonic, now)
     works = {name: dataset_work(fold, dataset) for name, dataset in fold.datasets.items()}
-    datasets = [_dataset(fold, dataset, works[name], heartbeat, now) for name, dataset in fold.datasets.items()]
+    storings = {name: dataset_storing(fold, dataset) for name, dataset in fold.datasets.items()}
+    datasets = [
+        _dataset(fold, dataset, works[name], storings[name], heartbeat, now) for name, dataset in fold.datasets.items()
+    ]
     finished = fold.config is not None and all(dataset.stage in DONE_STAGES for dataset in datasets)
     view = View(fold, liveness, heartbeat, now, age, finished)
     state, reason = run_state(view)
@@ -69,7 +75,7 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
         ),
         concurrency=heartbeat.concurrency if heartbeat else fold.concurrency,
         elapsed_s=_elapsed(fold, alive, now),
-        totals=_totals(fold, datasets, works, now, alive),
+        totals=_totals(fold, datasets, works, storings, now, alive),
         datasets=datasets,
         gpus=telemetry.gpu.gpus if alive and telemetry.gpu else None,
         gpu_state=telemetry.gpu.reason or telemetry.gpu.state if alive and telemetry.gpu else None,
@@ -78,23 +84,18 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
         alerts=current_alerts(view),
         unreadable=_unreadable(fold),
         oldest_request_s=_rounded(heartbeat.oldest_request_s) if heartbeat else None,
+        stages=list(fold.config.run.stages) if fold.config else [],
+        dump_used_bytes=heartbeat.dump_used_bytes if heartbeat else None,
+        dump_budget_bytes=heartbeat.dump_budget_bytes if heartbeat else None,
+        taking=heartbeat.taking if heartbeat and extracts(fold) else None,
+        store_trouble=heartbeat.store_trouble if heartbeat else None,
+        disk_full_in_s=_rounded(disk_full_in_s(fold, now)) if heartbeat else None,
     )
 
 
-def dataset_work(fold: RunFold, dataset: DatasetFold) -> Work:
-    """Return what is known of a data set's work."""
-    # Answers to prompts that are no longer there settle nothing: a prompt file that was replaced is not done.
-    settled = max(len(dataset.responses.done) + dataset.quarantined - fold.events.strangers.get(dataset.name, 0), 0)
-    return Work(
-        prompts=dataset.prompts_to_answer,
-        settled=settled,
-        completion_tokens=dataset.responses.completion_tokens if dataset.responses.known else None,
-        known=dataset.responses.known,
-        target_tokens=fold.target_of(dataset.name),
-    )
-
-
-def _dataset(fold: RunFold, dataset: DatasetFold, work: Work, heartbeat: Heartbeat | None, now: float) -> DatasetStatus:
+def _dataset(
+    fold: RunFold, dataset: DatasetFold, work: Work, storing: Storing, heartbeat: Heartbeat | None, now: float
+) -> DatasetStatus:
     responses = dataset.responses
     done = len(responses.done)
     tokens = responses.completion_tokens if responses.known or not done else None
@@ -128,16 +129,19 @@ def _dataset(fold: RunFold, dataset: DatasetFold, work: Work, heartbeat: Heartbe
         length_pct=_rounded(100 * lengths / done) if done else None,
         truncated=lengths,
         finish_reasons=dict(sorted(responses.finish_reasons.items())),
+        hidden=hidden_status(fold, dataset, storing, heartbeat, now),
     )
-    status.stage = _stage(fold, dataset, work, status)
+    status.stage = _stage(fold, dataset, work, storing, status)
     if status.stage is DatasetStage.HALTED:
         # What came in its last minute is over, and nothing more is sent until a person says so.
         status.tokens_per_s = 0.0 if status.in_flight == 0 else status.tokens_per_s
     elif status.stage in DONE_STAGES:
         status.eta_s = 0.0
     elif heartbeat is not None:
-        rate = tokens_per_s(responses.history, now, since, ETA_WINDOW_S)
-        status.eta_s = _rounded(eta_s(remaining_tokens(work), rate))
+        answering = eta_s(remaining_tokens(work), tokens_per_s(responses.history, now, since, ETA_WINDOW_S))
+        speed = tokens_per_s(dataset.hidden.history, now, since, ETA_WINDOW_S)
+        storing_s = eta_s(tokens_to_store(storing), speed) if extracts(fold) else 0.0
+        status.eta_s = _rounded(longer(answering, storing_s))
     return status
 
 
@@ -145,24 +149,33 @@ def _overrun(tokens: int | None, target: int | None) -> int | None:
     return None if tokens is None or target is None or tokens < target else tokens - target
 
 
-def _stage(fold: RunFold, dataset: DatasetFold, work: Work, status: DatasetStatus) -> DatasetStage:
-    if dataset.pretokenized:
+def _stage(fold: RunFold, dataset: DatasetFold, work: Work, storing: Storing, status: DatasetStatus) -> DatasetStage:
+    failures, extracting = dataset.failures, extracts(fold)
+    if dataset.pretokenized and not extracting:
         return DatasetStage.PRETOKENIZED
     if fold.config is None:
         return DatasetStage.WATCHING
-    if dataset.failures.halted is not None:
+    if (failures.halted is not None and generates(fold)) or (failures.extract_halted is not None and extracting):
         return DatasetStage.HALTED
     if is_finished(work):
-        return DatasetStage.FINISHED
-    return DatasetStage.RUNNING if status.in_flight else DatasetStage.WAITING
+        if not extracting or is_stored(storing):
+            return DatasetStage.FINISHED
+        return DatasetStage.WAITING if storing.to_store is None else DatasetStage.EXTRACTING
+    busy = status.in_flight or (status.hidden is not None and status.hidden.in_work)
+    return DatasetStage.RUNNING if busy else DatasetStage.WAITING
 
 
 def _totals(
-    fold: RunFold, datasets: list[DatasetStatus], works: dict[str, Work], now: float, alive: bool
+    fold: RunFold,
+    datasets: list[DatasetStatus],
+    works: dict[str, Work],
+    storings: dict[str, Storing],
+    now: float,
+    alive: bool,
 ) -> DatasetStatus:
     """Add the data sets up: tokens and speeds as far as they are known, everything else only when all of it is."""
     known = sum(dataset.responses.known for dataset in fold.datasets.values())
-    generated = [status for status in datasets if status.stage is not DatasetStage.PRETOKENIZED]
+    generated = [status for status in datasets if not fold.datasets[status.name].pretokenized]
     tokens = _known_sum([status.completion_tokens for status in datasets])
     done = sum(status.done for status in datasets)
     lengths = sum(status.truncated for status in datasets)
@@ -195,27 +208,33 @@ def _totals(
         overrun_tokens=_sum([status.overrun_tokens for status in generated]),
         tokens_per_s=_rounded(_known_sum([status.tokens_per_s for status in generated])),
         tokens_per_s_run=_run_speed(fold, list(fold.datasets.values()), now, alive),
-        eta_s=_total_eta(fold, datasets, works, now),
+        eta_s=_total_eta(fold, datasets, works, storings, now),
         length_pct=_rounded(100 * lengths / done) if done else None,
         truncated=lengths,
         finish_reasons=dict(sorted(reasons.items())),
+        hidden=hidden_totals(status.hidden for status in datasets),
     )
 
 
-def _total_eta(fold: RunFold, datasets: list[DatasetStatus], works: dict[str, Work], now: float) -> float | None:
+def _total_eta(
+    fold: RunFold, datasets: list[DatasetStatus], works: dict[str, Work], storings: dict[str, Storing], now: float
+) -> float | None:
     """All remaining tokens at the speed of the whole run: data sets share the servers, one after another or mixed."""
     left = [status for status in datasets if status.eta_s != 0.0 and status.stage is not DatasetStage.HALTED]
     if not left:
         return 0.0 if datasets and all(status.eta_s == 0.0 for status in datasets) else None
     if any(status.in_flight is None for status in left) or all(status.eta_s is None for status in left):
         return None
-    remaining = [remaining_tokens(works[status.name]) for status in left]
-    rates = [
-        tokens_per_s(fold.datasets[status.name].responses.history, now, fold.events.session_started_at, ETA_WINDOW_S)
-        for status in datasets
-    ]
-    total = _all(remaining)
-    return _rounded(eta_s(total, _sum(rates)))
+    since = fold.events.session_started_at
+    folds = list(fold.datasets.values())
+    remaining = _all([remaining_tokens(works[status.name]) for status in left])
+    speed = _sum([tokens_per_s(each.responses.history, now, since, ETA_WINDOW_S) for each in folds])
+    answering = eta_s(remaining, speed)
+    if not extracts(fold):
+        return _rounded(answering)
+    remaining = _all([tokens_to_store(storings[status.name]) for status in left])
+    speed = _sum([tokens_per_s(each.hidden.history, now, since, ETA_WINDOW_S) for each in folds])
+    return _rounded(longer(answering, eta_s(remaining, speed)))
 
 
 def _run_speed(fold: RunFold, datasets: list[DatasetFold], now: float, alive: bool) -> float | None:

@@ -127,6 +127,12 @@ class Alerts(_Table):
     think_end_missing_pct: Percent = 20.0
     refused_share_pct: Percent = 10.0
     """Share of a data set's prompts that cannot be used."""
+    capture_failure_pct: Percent = 5.0
+    """Share of captures whose hidden states failed a check."""
+    no_room_pct: Percent = 20.0
+    """Share of captures that were given up because the dump folder was full."""
+    skipped_share_pct: Percent = 10.0
+    """Share of a data set's samples that are too long for their hidden states to be stored."""
     min_samples: Positive = 50
     """Shares are judged only over at least this many recent outcomes."""
     disk_free_min_gb: Annotated[float, msgspec.Meta(ge=0)] = 5.0

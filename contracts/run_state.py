@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from contracts.alerts import View, stalled_for_s
+from contracts.alerts import View, extraction_stalled_for_s, stalled_for_s
 from contracts.status import RunState
 
 STARTING_S: Final = 60.0
@@ -22,18 +22,21 @@ def run_state(view: View) -> tuple[RunState, str | None]:
         return RunState.STALLED, f"no heartbeat of the daemon for {view.heartbeat_age_s:.0f} s"
     if heartbeat is None:
         return RunState.RUNNING, "starting"
-    open_requests = sum(heartbeat.in_flight.values())
     waited = stalled_for_s(view)
     if waited is not None:
         draining = "draining: " if heartbeat.state == "draining" else ""
-        return RunState.STALLED, f"{draining}nothing for {waited:.0f} s, {open_requests} requests open"
+        return RunState.STALLED, f"{draining}nothing for {waited:.0f} s, {view.open_requests} requests open"
+    waited = extraction_stalled_for_s(view)
+    if waited is not None and not sum(heartbeat.in_flight.values()):
+        return RunState.STALLED, f"no hidden states stored for {waited:.0f} s, {view.open_requests} passes open"
+    in_hand = view.open_requests + heartbeat.taking
     if heartbeat.state == "paused":
         return RunState.PAUSED, heartbeat.reason
     if heartbeat.state == "draining":
         return RunState.DRAINING, heartbeat.reason
-    if view.finished and not open_requests:
+    if view.finished and not in_hand:
         return RunState.FINISHED, heartbeat.reason
-    if heartbeat.blocked is not None and not open_requests:
+    if heartbeat.blocked is not None and not in_hand:
         started = _started_at(view)
         ramping = started is not None and view.now - started < STARTING_S
         return RunState.RUNNING if ramping else RunState.STALLED, heartbeat.blocked

@@ -35,13 +35,16 @@ class DatasetStage(enum.StrEnum):
     """What one data set is doing."""
 
     PRETOKENIZED = "pretokenized"
-    """Nothing to generate."""
+    """Nothing to generate, in a run that does nothing else: a run that extracts stores its hidden states."""
     WAITING = "waiting"
     RUNNING = "running"
+    EXTRACTING = "extracting"
+    """Every answer is there, not yet all hidden states."""
     FINISHED = "finished"
-    """Target reached, or every prompt has its response or its final refusal."""
+    """Target reached, or every prompt has its response or its final refusal; where the run extracts, the hidden states
+    of all of them are stored or given up too."""
     HALTED = "halted"
-    """Stopped by contract drift until a person retries."""
+    """Stopped by contract drift, or by hidden states that are all wrong in the same way, until a person retries."""
     WATCHING = "watching"
 
 
@@ -57,6 +60,32 @@ class DaemonStatus(msgspec.Struct, kw_only=True):
     pid: int | None = None
     since: float | None = None
     heartbeat_age_s: float | None = None
+
+
+class HiddenStatus(msgspec.Struct, kw_only=True):
+    """The hidden states of one data set."""
+
+    to_store: int | None
+    """Samples whose hidden states can be taken by now: answered and pre-tokenized ones; None: nobody can tell yet."""
+    stored: int
+    """Samples in the store, checked."""
+    tokens: int
+    """Rows in the store."""
+    bytes: int
+    mb_per_s: float | None
+    """Stored over the last minute, in 10^6 bytes a second."""
+    failed: int
+    """Samples whose last capture failed and that are not stored; ``given_up`` ones included."""
+    given_up: int
+    """Samples that are not tried again unless a person says so."""
+    skipped: int
+    """Samples left out because they are too long; in neither of the two above."""
+    truncated: int
+    """Stored samples that were cut to the limit of length."""
+    in_work: int | None
+    """Open prefill passes."""
+    checks: dict[str, int] = {}
+    """Failed checks so far, by kind."""
 
 
 class DatasetStatus(msgspec.Struct, kw_only=True):
@@ -97,10 +126,13 @@ class DatasetStatus(msgspec.Struct, kw_only=True):
     tokens_per_s_run: float | None
     """Over the time in which the run was running since the daemon's start."""
     eta_s: float | None
+    """Until every answer is there and, where the run extracts, every hidden state is stored."""
     length_pct: float | None
     """Share of responses that ended by length."""
     truncated: int
     finish_reasons: dict[str, int] = {}
+    hidden: HiddenStatus | None = None
+    """None where the run does not extract and nothing is stored."""
 
     @property
     def to_answer(self) -> int | None:
@@ -153,6 +185,18 @@ class RunStatus(msgspec.Struct, kw_only=True):
     """The first of them; the counts above hold all."""
     oldest_request_s: float | None = None
     """Age of the oldest open request; None when none is open, or without a daemon."""
+    stages: list[str] = []
+    """What the run does: ``generate``, ``extract``; empty for a folder of other tools."""
+    dump_used_bytes: int | None = None
+    """In the dump folder, of this run; None without a daemon that captures."""
+    dump_budget_bytes: int | None = None
+    """What dumps of this run may take there."""
+    taking: int | None = None
+    """Captures that are being awaited, checked or stored; None without a daemon that captures."""
+    store_trouble: str | None = None
+    """Why nothing can be stored now."""
+    disk_full_in_s: float | None = None
+    """Until the run's disk is full, at the rate of the last ten minutes; None when unknown or nothing is stored."""
 
 
 def exit_code(status: RunStatus) -> ExitCode:

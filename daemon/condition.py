@@ -8,6 +8,9 @@ from contracts.fold.events import PAUSED, RESUMED
 from contracts.records import Severity
 from daemon.events import EventLog
 
+JOURNALS: Final = "journals"
+"""A source of trouble that pauses a run."""
+
 WAITING: Final = "waiting for a server"
 """An activity of the start: the first usable server is waited for."""
 
@@ -23,13 +26,23 @@ class Condition:
         self._events = events
         self.paused: str | None = None
         """Why a person paused it."""
-        self.disk_trouble: str | None = None
-        """Why journals cannot be written."""
+        self._troubles: dict[str, str] = {}
+        """Why something cannot be written, by what it is."""
         self.disk_doubt: str | None = None
         """What a failing disk may have lost, though it works again; until the end of this daemon."""
         self.draining = False
         self.activity: str | None = "starting"
         """What is done before samples can be sent; None once they are."""
+
+    @property
+    def disk_trouble(self) -> str | None:
+        """Why journals or stores cannot be written."""
+        return next(iter(self._troubles.values()), None)
+
+    @property
+    def store_trouble(self) -> str | None:
+        """Why hidden states cannot be stored."""
+        return next((said for source, said in self._troubles.items() if source != JOURNALS), None)
 
     @property
     def may_send(self) -> bool:
@@ -74,13 +87,23 @@ class Condition:
         self.disk_doubt = said
         self._events.emit(Severity.WARNING, "disk.doubtful", said)
 
-    def set_disk_trouble(self, trouble: str | None) -> None:
-        """Pause while journals cannot be written, and go on by itself when they can."""
-        before, self.disk_trouble = self.disk_trouble, trouble
-        if trouble is not None and before is None:
-            self._events.emit(Severity.CRITICAL, PAUSED, f"paused: {trouble}")
-        elif trouble is None and before is not None and self.paused is None:
-            self._events.emit(Severity.INFO, RESUMED, "resumed: the journals can be written again")
-        elif trouble is None and before is not None:
-            said = f"the journals can be written again; still paused: {self.paused}"
+    def set_trouble(self, source: str, trouble: str | None) -> None:
+        """Pause while something cannot be written, and go on by itself when it can.
+
+        Args:
+            source: What it is: `JOURNALS`, or another name.
+            trouble: Why it cannot be written; None: it can.
+        """
+        before = self.disk_trouble
+        if trouble is None:
+            self._troubles.pop(source, None)
+        else:
+            self._troubles[source] = trouble
+        now = self.disk_trouble
+        if now is not None and before is None:
+            self._events.emit(Severity.CRITICAL, PAUSED, f"paused: {now}")
+        elif now is None and before is not None and self.paused is None:
+            self._events.emit(Severity.INFO, RESUMED, f"resumed: the {source} can be written again")
+        elif now is None and before is not None:
+            said = f"the {source} can be written again; still paused: {self.paused}"
             self._events.emit(Severity.INFO, "run.waiting", said)

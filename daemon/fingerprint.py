@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from contracts.fold.run import RunFold
 from contracts.journal.durable import replace_file
 from contracts.run_config import RunConfig
 
@@ -92,6 +93,25 @@ def _difference(path: Path, before: Fingerprint, now: Fingerprint) -> str | None
         f"{path}: run.toml would make other data than this run holds: {'; '.join(changed)}. Put it back, or start "
         f"a new run. To mix both on purpose, remove {path.name}."
     )
+
+
+def store_difference(fold: RunFold, config: RunConfig) -> str | None:
+    """Return in what run.toml asks for other hidden states than are stored, or None."""
+    if not config.extracts:
+        return None
+    for name, dataset in fold.datasets.items():
+        form = dataset.hidden.form
+        if form is None:
+            continue
+        wanted = (("layers", list(form.layers), config.extract.layers), ("layout", form.layout, config.extract.layout))
+        changed = [f"[extract] {key} was {old}, is {new}" for key, old, new in wanted if old != new]
+        if changed:
+            return (
+                f"{dataset.folder.hidden_states}: {name} has {len(dataset.hidden.stored)} samples stored: "
+                f"{'; '.join(changed)}. Put it back, or start a new run that takes these responses over ([[datasets]] "
+                f"responses = ...)"
+            )
+    return None
 
 
 def check_model(fingerprint: Fingerprint, path: Path, model: str | None) -> str | None:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 
 from contracts.clock import Clock, boot_id
-from contracts.records import Heartbeat
+from contracts.records import Heartbeat, Stage
 from daemon.condition import WAITING, Condition
+from daemon.extract.captures import Captures
 from daemon.generate.scheduler import Scheduler
 from daemon.servers.pool import ServerPool
 from daemon.servers.probe import OK
 
 
-def heartbeat(clock: Clock, condition: Condition, scheduler: Scheduler, pool: ServerPool) -> Heartbeat:
+def heartbeat(
+    clock: Clock, condition: Condition, scheduler: Scheduler, pool: ServerPool, captures: Captures | None = None
+) -> Heartbeat:
     """Return the heartbeat of this moment."""
+    generating = [queue for queue in scheduler.queues if queue.stage is Stage.GENERATE]
+    extracting = [queue for queue in scheduler.queues if queue.stage is Stage.EXTRACT]
     return Heartbeat(
         at=clock.now(),
         mono=clock.mono(),
@@ -23,10 +28,15 @@ def heartbeat(clock: Clock, condition: Condition, scheduler: Scheduler, pool: Se
         reason=_reason(condition, scheduler, pool),
         blocked=blocked(condition, scheduler, pool),
         concurrency=scheduler.concurrency,
-        in_flight={queue.name: queue.in_flight for queue in scheduler.queues},
-        waiting_retry={queue.name: queue.waiting_retry for queue in scheduler.queues},
+        in_flight={queue.name: queue.in_flight for queue in generating},
+        waiting_retry={queue.name: queue.waiting_retry for queue in generating},
         oldest_request_s=scheduler.oldest_s,
         since_progress_s=scheduler.since_progress_s,
+        extracting={queue.name: queue.in_flight for queue in extracting},
+        taking=0 if captures is None else captures.taking,
+        dump_used_bytes=None if captures is None else captures.used_bytes,
+        dump_budget_bytes=None if captures is None else captures.budget_bytes,
+        store_trouble=condition.store_trouble,
     )
 
 

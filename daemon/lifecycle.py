@@ -21,9 +21,10 @@ from contracts.run_dir import RunDir
 from daemon.control.handlers import Handlers
 from daemon.control.socket import ControlServer
 from daemon.control.socket_file import SocketTrouble
-from daemon.fingerprint import FingerprintError, check_fingerprint
+from daemon.fingerprint import FingerprintError, check_fingerprint, store_difference
 from daemon.session import Session
 from daemon.single import AlreadyRunning, LockTrouble, SingleInstance
+from daemon.store.layout import StoreError
 
 LOG_BYTES: Final = 8_000_000
 LOG_KEPT: Final = 3
@@ -54,6 +55,9 @@ def run_daemon(path: Path) -> ExitCode:
         has_responses = any(dataset.responses.done for dataset in fold.datasets.values())
         fingerprint, note = check_fingerprint(run.fingerprint, config, has_responses)
         notes += [] if note is None else [note]
+        difference = store_difference(fold, config)
+        if difference is not None:
+            raise FingerprintError(difference)
         if has_responses and run.events.exists() and run.events.stat().st_size == 0:
             notes.append(
                 f"{run.events}: is empty; targets and concurrency that people set are forgotten: set them again"
@@ -61,7 +65,7 @@ def run_daemon(path: Path) -> ExitCode:
         return _loop(_serve(run, lambda: Session(run, config, fold, fingerprint, notes)))
     except (FingerprintError, ConfigError) as error:
         return _refuse(str(error), ExitCode.USAGE)
-    except SocketTrouble as error:
+    except (SocketTrouble, StoreError) as error:
         return _refuse(str(error), ExitCode.FAILED)
     except OSError as error:
         _LOG.info("ended by", exc_info=error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from pathlib import Path
 from typing import Final
 
@@ -13,15 +14,18 @@ from contracts.fold.run import RunFold
 from contracts.liveness import look
 from contracts.run_config import ConfigError, Dataset, RunConfig, load_run_config
 from contracts.run_dir import RunDir
+from daemon.extract.checking import CheckedExtraction
+from daemon.extract.room import PromptTotals, totals_of
 from daemon.fingerprint import fingerprint_difference
 from daemon.open_files import most_connections, reserved
 from daemon.preparation import import_dataset, limits_of, tokenizer_of
 from daemon.prompts.index import PromptIndex
 from daemon.prompts.refusals import PromptError
 from daemon.prompts.tokenizer import Tokenizer
+from daemon.request_ids import RequestIds
 from daemon.servers.info import proxy_note
 from daemon.servers.pool import ServerPool, ServerSlot
-from daemon.servers.probe import DOWN, UNREADY, Probe, probe_server
+from daemon.servers.probe import DOWN, UNREADY, Probe
 from daemon.servers.probe import OK as USABLE
 from daemon.telemetry.gpu import GpuCollector
 from daemon.threads import in_thread
@@ -66,10 +70,15 @@ async def check_run(path: Path) -> Findings:
     )
     found += [Finding(level=WARNING, what=said) for said in overrides(fold)]
     found += _fingerprint(run, config, fold)
-    probes = await _servers(config, found)
-    found += await in_thread(lambda: _prompts(run, config, probes))
+    rids = RequestIds(run.path, f"{time.time_ns() // 1_000_000:x}")
+    extraction = CheckedExtraction(run, config, fold) if config.extracts else None
+    probes = await _servers(config, found, rids, extraction)
+    totals: dict[str, PromptTotals] = {} if extraction is None else extraction.totals
+    found += await in_thread(lambda: _prompts(run, config, probes, totals))
     fold.poll()  # what was imported just now
     found += _machine(run, config, fold)
+    if extraction is not None:
+        found += [Finding(level=each.level, what=each.what, advice=each.advice) for each in extraction.findings()]
     return Findings(found)
 
 
@@ -85,27 +94,38 @@ def _fingerprint(run: RunDir, config: RunConfig, fold: RunFold) -> list[Finding]
     return [Finding(level=OK, what="run.toml makes the same data as the responses that are there")]
 
 
-async def _servers(config: RunConfig, found: list[Finding]) -> list[Probe]:
+async def _servers(
+    config: RunConfig, found: list[Finding], rids: RequestIds, extraction: CheckedExtraction | None
+) -> list[Probe]:
     note = proxy_note([server.url for server in config.servers])
     if note:
         found.append(Finding(level=WARNING, what=note))
     try:
-        pool = ServerPool(config, lambda slot, before: None)
+        pool = ServerPool(
+            config,
+            lambda slot, before: None,
+            lambda: rids.probe(captured=extraction is not None),
+            _no_objection if extraction is None else extraction.objection,
+        )
     except ConfigError as error:
         found.append(Finding(level=ERROR, what=str(error)))
         return []
-    probes = await asyncio.gather(*(_probe(slot, config) for slot in pool.slots))
+    probes = await asyncio.gather(*(_probe(pool, slot) for slot in pool.slots))
     for probe in probes:
         found += _of_probe(probe)
     return [probe for probe in probes if probe.state == USABLE]
 
 
-async def _probe(slot: ServerSlot, config: RunConfig) -> Probe:
+async def _probe(pool: ServerPool, slot: ServerSlot) -> Probe:
     await slot.client.open()
     try:
-        return await probe_server(slot.control, slot.client, config.sampling)
+        return await pool.probe(slot)
     finally:
         await slot.client.close()
+
+
+async def _no_objection(probe: Probe) -> str | None:
+    return None
 
 
 def _of_probe(probe: Probe) -> list[Finding]:
@@ -147,7 +167,7 @@ def _of_probe(probe: Probe) -> list[Finding]:
     return found
 
 
-def _prompts(run: RunDir, config: RunConfig, probes: list[Probe]) -> list[Finding]:
+def _prompts(run: RunDir, config: RunConfig, probes: list[Probe], totals: dict[str, PromptTotals]) -> list[Finding]:
     limits, found = limits_of(config, probes), list[Finding]()
     if limits.vocab_size is None:
         found.append(
@@ -164,7 +184,7 @@ def _prompts(run: RunDir, config: RunConfig, probes: list[Probe]) -> list[Findin
     # A living daemon has imported what it works on, or is doing so.
     importing = look(run).alive is not True
     for dataset in config.datasets:
-        found.append(_dataset(run, config, dataset, tokenizer, probes, importing))
+        found.append(_dataset(run, config, dataset, tokenizer, probes, importing, totals))
     return found
 
 
@@ -175,11 +195,13 @@ def _dataset(
     tokenizer: Tokenizer | None,
     probes: list[Probe],
     importing: bool,
+    totals: dict[str, PromptTotals],
 ) -> Finding:
     try:
         imported = import_dataset(run, dataset, tokenizer) if importing else None
         with PromptIndex.build(run.dataset(dataset.name).prompts, limits_of(config, probes)) as index:
             refusals = [*(imported.refusals if imported else []), *index.refusals]
+            totals[dataset.name] = totals_of(index)
             usable, generated = len(index.entries), sum(not entry.pretokenized for entry in index.entries)
     except PromptError as error:
         return Finding(level=ERROR, what=f"{dataset.name}: {error}")

@@ -1,4 +1,4 @@
-"""From run.toml's data sets to queues: import prompts, check every line, record every refusal."""
+"""From run.toml's data sets to usable prompts: import them, check every line, record every refusal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from contracts.run_config import Dataset, RunConfig
 from contracts.run_dir import RunDir
 from daemon.events import EventLog
 from daemon.fold_keeper import catch_up
-from daemon.generate.queue import DatasetQueue
 from daemon.prompts.importer import ImportReport, import_prompts
 from daemon.prompts.index import PromptIndex, PromptLimits
 from daemon.prompts.refusals import PromptError, PromptRefusal, refusal_record
@@ -89,7 +88,7 @@ NO_LIMITS: Final = PromptLimits(None, None, None, 0)
 
 
 class Preparation:
-    """Makes the queues of a session, telling of everything that was refused.
+    """Makes ready what a session works on, telling of everything that was refused.
 
     Args:
         run: The run directory.
@@ -144,9 +143,9 @@ class Preparation:
                 )
         await catch_up(self._fold)
 
-    async def make_queues(self, limits: PromptLimits) -> list[DatasetQueue]:
-        """Check every prompt and return the queues of the data sets that can be used."""
-        queues: list[DatasetQueue] = []
+    async def read_prompts(self, limits: PromptLimits) -> dict[str, PromptIndex]:
+        """Check every prompt and return the prompts of the data sets that can be used."""
+        indexes: dict[str, PromptIndex] = {}
         if limits.vocab_size is None:
             self._events.emit(
                 Severity.WARNING,
@@ -172,8 +171,8 @@ class Preparation:
                 f"{refused} refused" + (f"; {index.mixed}" if index.mixed else ""),
                 dataset=dataset.name,
             )
-            queues.append(DatasetQueue(self._fold, fold, index))
-        return queues
+            indexes[dataset.name] = index
+        return indexes
 
     async def compare_responses(self) -> None:
         """Find responses that belong to no prompt, before any server is needed; see `STRANGERS`."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from contracts.fold.run import RunFold
 from contracts.records import FailureClass, Requeue, encode_line
 from contracts.sample_id import SampleId, sample_key
-from daemon.generate.queue import DatasetQueue
-from daemon.wishes import Requeued, ends_halt, has_failed, requeued
+from daemon.generate.work_queue import WorkQueue
+from daemon.wishes import Requeued, has_failed, requeued
 from daemon.writer import Writer
 
 
@@ -23,7 +25,7 @@ class Requeueing:
         self._writer = writer
         self._early: list[tuple[Requeue, str | None]] = []
 
-    def requeue(self, record: Requeue, dataset: str | None, queues: list[DatasetQueue]) -> Requeued:
+    def requeue(self, record: Requeue, dataset: str | None, queues: list[WorkQueue[Any]]) -> Requeued:
         """Record the wish and carry it out; return what that comes to.
 
         Refused lines are no matter of trying again: they are checked anew at each start.
@@ -35,24 +37,27 @@ class Requeueing:
         """
         if record.error is FailureClass.INVALID_INPUT:
             return Requeued()
-        by_name = {queue.name: queue for queue in queues}
         total = Requeued()
         for name, fold in self._fold.datasets.items():
             if dataset in (None, name):
                 self._writer.append(fold.folder.failures, encode_line(record))
-                total += _requeue(by_name[name], record) if name in by_name else requeued(fold, record)
+                those = [queue for queue in queues if queue.name == name]
+                for queue in those:
+                    total += _requeue(queue, record)
+                if not those:
+                    total += requeued(fold, record)
         if not queues:
             self._early.append((record, dataset))
         return total
 
-    def knows(self, dataset: str | None, sample: SampleId, queues: list[DatasetQueue]) -> bool:
+    def knows(self, dataset: str | None, sample: SampleId, queues: list[WorkQueue[Any]]) -> bool:
         """Whether a sample failed and has no answer yet: in one data set, with None in any."""
         if not queues:
             return has_failed(self._fold, dataset, sample)
         key = sample_key(sample)
         return any(key in queue.trouble for queue in queues if dataset in (None, queue.name))
 
-    def apply_early(self, queues: list[DatasetQueue]) -> None:
+    def apply_early(self, queues: list[WorkQueue[Any]]) -> None:
         """Carry out in fresh queues what was asked for before: the fold may not have read it yet."""
         for record, dataset in self._early:
             for queue in queues:
@@ -60,6 +65,6 @@ class Requeueing:
                     queue.requeue(record)
 
 
-def _requeue(queue: DatasetQueue, record: Requeue) -> Requeued:
-    going_on: dict[str, int | None] = {queue.name: queue.waiting} if queue.halted and ends_halt(record) else {}
+def _requeue(queue: WorkQueue[Any], record: Requeue) -> Requeued:
+    going_on: dict[str, int | None] = {queue.name: queue.waiting} if queue.ends_halt(record) else {}
     return Requeued(queue.requeue(record), going_on)

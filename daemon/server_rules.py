@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,9 +11,8 @@ from contracts.records import Severity
 from contracts.run_config import RunConfig
 from daemon.events import EventLog
 from daemon.fingerprint import Fingerprint, check_model
-from daemon.generate.queue import DatasetQueue
 from daemon.preparation import limits_of
-from daemon.prompts.index import PromptLimits
+from daemon.prompts.index import PromptIndex, PromptLimits
 from daemon.servers.pool import ServerSlot
 from daemon.servers.probe import OK, UNREADY, Probe
 
@@ -30,9 +30,9 @@ class Needs:
     """Prompt and the longest answer that it may have."""
 
 
-def needs_of(queues: list[DatasetQueue], limits: PromptLimits) -> Needs:
-    """Return what the prompts of all queues ask of a server."""
-    entries = [entry for queue in queues for entry in queue.index.entries if not entry.pretokenized]
+def needs_of(indexes: Iterable[PromptIndex], limits: PromptLimits) -> Needs:
+    """Return what prompts ask of a server."""
+    entries = [entry for index in indexes for entry in index.entries if not entry.pretokenized]
     whole = (entry.n_tokens + (entry.max_new_tokens or limits.max_new_tokens) for entry in entries)
     return Needs(limits, max((entry.n_tokens for entry in entries), default=0), max(whole, default=0))
 

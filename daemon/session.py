@@ -22,18 +22,25 @@ from contracts.sample_id import SampleId
 from contracts.status import DONE_STAGES, RunState, RunStatus
 from contracts.version import version
 from daemon.alert_watch import AlertWatch
-from daemon.condition import WAITING, Condition
+from daemon.condition import JOURNALS, WAITING, Condition
 from daemon.events import EventLog
 from daemon.fingerprint import Fingerprint
+from daemon.extract.extraction import Extraction
 from daemon.fold_keeper import FoldKeeper
+from daemon.generate.queue import DatasetQueue
+from daemon.extract.queue import ExtractQueue
 from daemon.generate.scheduler import Scheduler
+from daemon.generate.work_queue import WorkQueue
 from daemon.heartbeats import heartbeat
 from daemon.open_files import ConnectionLimit, reserved
 from daemon.preparation import Preparation, limits_of
+from daemon.prompts.index import PromptIndex, PromptLimits
+from daemon.request_ids import RequestIds
 from daemon.requeueing import Requeueing
 from daemon.server_rules import ServerRules, needs_of
 from daemon.servers.info import proxy_note
 from daemon.servers.pool import ServerPool, ServerSlot
+from daemon.servers.probe import Probe
 from daemon.telemetry_setup import make_telemetry
 from daemon.threads import in_thread
 from daemon.waiting import Waiting
@@ -74,13 +81,20 @@ class Session:
         self.unusable: list[str] = []
         """Why data sets cannot be used, in sentences."""
         self._stopping = asyncio.Event()
+        self._indexes: dict[str, PromptIndex] = {}
         self.writer = Writer(self._written, self._writing_trouble, on_doubt=self._writing_doubt)
         self.events = EventLog(lambda line: self.writer.append(run.events, line), self.clock, list(fold.events.last))
         self.condition = Condition(self.events)
         self._alerts = AlertWatch(self.events, self.clock)
         self._requeueing = Requeueing(fold, self.writer)
         self._rules = ServerRules(config, fingerprint, run.fingerprint, self.events)
-        self.pool = ServerPool(config, self._server_changed, self._rules.objection)
+        self._rids = RequestIds(run.path, f"{int(self.clock.now() * 1000):x}")
+        self.pool = ServerPool(config, self._server_changed, self._new_probe, self._objection)
+        self.extraction: Extraction | None = None
+        if config.extracts:
+            self.extraction = Extraction(
+                run, config, fold, self._rids, self.writer, self.events, self.clock, self.condition, self._recheck
+            )
         self._waiting = Waiting(self.writer, self.pool, self.condition)
         limit = ConnectionLimit(
             reserved(len(config.datasets), len(config.servers)),
@@ -108,9 +122,12 @@ class Session:
             Whether work is left.
 
         Raises:
-            OSError: A journal cannot be opened.
+            OSError: A journal, a store or the dump folder cannot be opened.
+            StoreError: A store is not there any more.
         """
         self._open_journals()
+        if self.extraction is not None:
+            await self.extraction.open()
         self.writer.start()
         self.events.emit(
             Severity.INFO,
@@ -125,6 +142,8 @@ class Session:
         await self.pool.open()
         keeping = self._helper(self._keeper.run())
         helpers = [keeping, self._helper(self._telemetry.run()), self._helper(self._watch_alerts())]
+        if self.extraction is not None:
+            helpers.append(self._helper(self.extraction.captures.watch()))
         work = asyncio.create_task(self._work())
         stopping = asyncio.create_task(self._until_stopped())
         try:
@@ -176,25 +195,47 @@ class Session:
             return
         self.condition.activity = "checking the prompts"
         limits = limits_of(self.config, self.pool.probes)
-        queues = await preparation.make_queues(limits)
+        self._indexes = await preparation.read_prompts(limits)
+        queues = self._make_queues(limits)
         self._requeueing.apply_early(queues)
-        self._rules.needs = needs_of(queues, limits)
+        self._rules.needs = needs_of(self._indexes.values() if self.config.generates else [], limits)
         self.scheduler.queues += queues
         await self._waiting.until_written()  # what is refused is on the disk before anything is sent
         # Prompts by the hundred thousand live as long as we do: the collector need not look at them every few seconds.
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
+        if self.extraction is not None and (why := self.extraction.no_room(self._indexes)) is not None:
+            self.condition.pause(why)
         self.condition.activity = None
         while not self.scheduler.is_over:
             await self.scheduler.run()
             # A target that was raised a moment ago is in its file by now, and may not have been read.
             await self._keeper.poll()
             self.scheduler.refresh()
+        if self.extraction is not None:
+            self.condition.activity = "completing the stores"
+            await self.extraction.complete(self.scheduler.queues)
+            self.condition.activity = None
+
+    def _make_queues(self, limits: PromptLimits) -> list[WorkQueue[Any]]:
+        """Return a queue for each data set and stage."""
+        queues: list[WorkQueue[Any]] = []
+        followings: dict[str, ExtractQueue] = {}
+        if self.extraction is not None:
+            followings = self.extraction.make_queues(self._indexes, limits)
+            queues += followings.values()
+        if self.config.generates:
+            for name, index in self._indexes.items():
+                dataset, following = self.fold.datasets[name], followings.get(name)
+                queues.append(DatasetQueue(self.fold, dataset, index, self.writer, self._rids, following))
+        return queues
 
     def _open_journals(self) -> None:
         paths = [self.run_dir.events]
         for dataset in self.fold.datasets.values():
             paths += [dataset.folder.responses, dataset.folder.failures]
+            if self.extraction is not None:
+                paths.append(dataset.folder.hidden_states)
         for path in paths:
             repair = self.writer.open(path)
             if repair is not None:
@@ -212,6 +253,8 @@ class Session:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         given_up = await self.scheduler.stop()
+        if self.extraction is not None:
+            await self.extraction.stop()
         await self.pool.close()
         said = f"daemon ended; {given_up} open requests given up" if given_up else "daemon ended"
         if self._is_all_done():
@@ -219,8 +262,8 @@ class Session:
         self.events.emit(Severity.INFO, STOPPED, said)
         self.lost = await in_thread(lambda: self.writer.close(CLOSE_WRITER_S), "journal-close")
         self.events.close()
-        for queue in self.scheduler.queues:
-            queue.index.close()
+        for index in self._indexes.values():
+            index.close()
         await in_thread(lambda: self._telemetry.wait(1.0), "telemetry-wait")
         await self._keeper.poll()
         if not self.lost:
@@ -251,7 +294,8 @@ class Session:
 
     def heartbeat(self) -> Heartbeat:
         """Return what only this process knows."""
-        return heartbeat(self.clock, self.condition, self.scheduler, self.pool)
+        captures = None if self.extraction is None else self.extraction.captures
+        return heartbeat(self.clock, self.condition, self.scheduler, self.pool, captures)
 
     def pause(self, reason: str) -> bool:
         """Send nothing new; False when it was so already."""
@@ -308,8 +352,21 @@ class Session:
             self._loop.call_soon_threadsafe(act)
 
     def _set_disk_trouble(self, trouble: str | None) -> None:
-        self.condition.set_disk_trouble(trouble)
+        self.condition.set_trouble(JOURNALS, trouble)
         self.scheduler.wake()
+
+    def _new_probe(self) -> str:
+        return self._rids.probe(captured=self.extraction is not None)
+
+    async def _objection(self, probe: Probe) -> str | None:
+        """Return why a server that speaks as agreed is not to be used all the same, or None."""
+        found = self._rules.objection(probe)
+        if found is None and self.extraction is not None:
+            found = await self.extraction.objection(probe)
+        return found
+
+    def _recheck(self, url: str) -> None:
+        self.pool.recheck(url)
 
     def _server_changed(self, slot: ServerSlot, before: str) -> None:
         self._rules.changed(slot, before)

@@ -11,7 +11,7 @@ import msgspec
 from contracts.commands import DEFAULT, Retry, Set
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.run import RunFold
-from contracts.records import FailureClass, Requeue
+from contracts.records import HALTING, Requeue, Stage
 from contracts.sample_id import SampleId, sample_key
 
 
@@ -118,7 +118,8 @@ def has_failed(fold: RunFold, dataset: str | None, sample: SampleId) -> bool:
     """Whether the files say that a sample failed and has no answer: in one data set, with None in any."""
     key = sample_key(sample)
     return any(
-        key in one.failures.samples and key not in one.responses.done
+        (key in one.failures.samples and key not in one.responses.done)
+        or (key in one.failures.extract and key not in one.hidden.stored)
         for name, one in fold.datasets.items()
         if dataset in (None, name)
     )
@@ -127,16 +128,17 @@ def has_failed(fold: RunFold, dataset: str | None, sample: SampleId) -> bool:
 def requeued(dataset: DatasetFold, record: Requeue) -> Requeued:
     """Return what a requeue does to one data set, as the files say."""
     wanted = None if record.sample_id is None else sample_key(record.sample_id)
-    given_up = sum(
-        record.error in (None, failure.error) and wanted in (None, key) for key, failure in dataset.given_up()
-    )
-    if dataset.failures.halted is None or not ends_halt(record):
-        return Requeued(given_up)
+    given_up = [*dataset.given_up(), *dataset.extract_given_up_samples()]
+    again = sum(record.error in (None, failure.error) and wanted in (None, key) for key, failure in given_up)
+    if dataset.failures.extract_halted is not None and _ends_halt(record, Stage.EXTRACT):
+        return Requeued(again, {dataset.name: None})
+    if dataset.failures.halted is None or not _ends_halt(record, Stage.GENERATE):
+        return Requeued(again)
     prompts = dataset.prompts_to_answer
     waiting = None if prompts is None else max(prompts - len(dataset.responses.done) - dataset.quarantined, 0)
-    return Requeued(given_up, {dataset.name: waiting})
+    return Requeued(again, {dataset.name: waiting})
 
 
-def ends_halt(record: Requeue) -> bool:
-    """Whether a requeue lets a stopped data set go on."""
-    return record.sample_id is None and record.error in (None, FailureClass.CONTRACT_DRIFT)
+def _ends_halt(record: Requeue, stage: Stage) -> bool:
+    """Whether a requeue lets a data set go on that is stopped in a stage."""
+    return record.sample_id is None and record.error in (None, *HALTING[stage]) and record.stage in (None, stage)

@@ -7,6 +7,7 @@ from typing import Final
 
 from contracts.records import GpuReading, HostSample, ServerReading, Severity
 from contracts.status import AlertStatus, DatasetStage, DatasetStatus, RunState, RunStatus, UnreadableLine
+from eagle3_tui.store_text import given_up, store_lines
 from eagle3_tui.terminal import Signs
 from eagle3_tui.text import (
     UNKNOWN,
@@ -25,9 +26,11 @@ from eagle3_tui.text import (
 )
 
 _HEADS: Final = ("data set", "stage", "done", "prompts", "tokens", "target", "mean", "tok/s", "fail", "ETA")
-_STAGE: Final = {DatasetStage.PRETOKENIZED: "pretok"}
+_STAGE: Final = {DatasetStage.PRETOKENIZED: "pretok", DatasetStage.EXTRACTING: "extract"}
 _SHOWN_UNREADABLE: Final = 5
 _LEAST_NAME: Final = 8
+_ROOMY: Final = 100
+"""From this width on a run that stores hidden states has all columns."""
 _MINUTE_S: Final = 60.0
 _HOUR_S: Final = 3600.0
 
@@ -51,13 +54,13 @@ def oldest_text(status: RunStatus) -> str | None:
 
 
 def gave_up(status: RunStatus) -> bool:
-    """Return whether a finished run has prompts that got no answer after all their attempts."""
-    return status.state is RunState.FINISHED and status.totals.quarantined > 0
+    """Return whether a finished run has samples that got no answer, or were not stored, after all their attempts."""
+    return status.state is RunState.FINISHED and given_up(status.totals) > 0
 
 
 def state_text(status: RunStatus) -> str:
     """Return the state in words; a finished run that gave prompts up says so."""
-    return f"{status.state}, {human_exact(status.totals.quarantined)} given up" if gave_up(status) else status.state
+    return f"{status.state}, {human_exact(given_up(status.totals))} given up" if gave_up(status) else status.state
 
 
 def summary_line(status: RunStatus) -> str:
@@ -73,6 +76,8 @@ def summary_line(status: RunStatus) -> str:
         f"ETA {human_duration(totals.eta_s)}",
         f"failed {human_exact(totals.failed)}",
     ]
+    if totals.hidden is not None:
+        parts.append(f"stored {human_exact(totals.hidden.stored)}/{human_exact(totals.hidden.to_store)}")
     if totals.unreadable:
         parts.append(f"unreadable {human_exact(totals.unreadable)}")
     return "  ".join(parts + [f"{alert.severity} {visible(alert.code)}" for alert in status.alerts])
@@ -114,6 +119,7 @@ def _header(status: RunStatus, width: int, signs: Signs) -> list[str]:
         _apart(visible(status.path), _daemon(status), width, signs),
         _apart(tokens, speed, width, signs),
         *wrap("   ".join(counts), width, rest="  "),
+        *store_lines(status, width),
         left,
     ]
 
@@ -156,10 +162,20 @@ def _datasets(status: RunStatus, width: int, signs: Signs) -> list[str]:
     if len(rows) > 1:
         rows.append(("total", "", *_row(status.totals)[2:]))
     table = [_HEADS, *rows]
-    widths = [max(cell_width(visible(row[column])) for row in table) for column in range(len(_HEADS))]
+    if status.totals.hidden is not None:
+        table = _with_stored(table, [*status.datasets, status.totals], width)
+    widths = [max(cell_width(visible(cell)) for cell in column) for column in zip(*table, strict=True)]
     others = sum(widths[1:]) + len(widths) - 1
     widths[0] = max(min(widths[0], width - others), _LEAST_NAME)
     return [_line(row, widths, signs) for row in table]
+
+
+def _with_stored(table: list[tuple[str, ...]], datasets: list[DatasetStatus], width: int) -> list[tuple[str, ...]]:
+    """Put the stored samples behind the prompts; on a narrow terminal in the place of the mean length."""
+    cells = ["stored", *(UNKNOWN if each.hidden is None else human_count(each.hidden.stored) for each in datasets)]
+    behind, mean = _HEADS.index("prompts") + 1, _HEADS.index("mean")
+    kept = [row if width >= _ROOMY else row[:mean] + row[mean + 1 :] for row in table]
+    return [(*row[:behind], cell, *row[behind:]) for row, cell in zip(kept, cells, strict=False)]
 
 
 def _row(dataset: DatasetStatus) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ class Signs:
     stalled: str
     watching: str
     waiting: str
+    extracting: str
     nothing: str
     good: str
     warning: str
@@ -59,6 +60,7 @@ UNICODE_SIGNS: Final = Signs(
     stalled="▲",
     watching="○",
     waiting="·",
+    extracting="◆",
     nothing="◇",
     good="✓",
     warning="▲",
@@ -81,6 +83,7 @@ ASCII_SIGNS: Final = Signs(
     stalled="!",
     watching="o",
     waiting=".",
+    extracting="%",
     nothing="_",
     good="+",
     warning="!",

@@ -8,7 +8,9 @@ from typing import Final
 from contracts.alerts.view import View, make_alert
 from contracts.fold.dataset import DatasetFold
 from contracts.records import Severity
+from contracts.run_dir import FAILURES, HIDDEN_STATES, PROMPTS, RESPONSES
 from contracts.status import AlertStatus
+from contracts.work import generates
 
 
 def _tokens_zero(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
@@ -30,8 +32,13 @@ def _unreadable(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
         if not places.count:
             continue
         first = places.first[0]
-        lines = {"prompts.jsonl": dataset.prompts.lines, "failures.jsonl": dataset.failures.lines}
-        of_lines = lines.get(file, dataset.responses.lines)
+        lines = {
+            PROMPTS: dataset.prompts.lines,
+            RESPONSES: dataset.responses.lines,
+            FAILURES: dataset.failures.lines,
+            HIDDEN_STATES: dataset.hidden.lines,
+        }
+        of_lines = lines[file]
         severity = Severity.CRITICAL if places.count * 10 > of_lines and places.count > 10 else Severity.WARNING
         yield make_alert(
             "unreadable_lines",
@@ -58,7 +65,7 @@ def _count_mismatch(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
 
 
 def _halted(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
-    if dataset.failures.halted is not None:
+    if dataset.failures.halted is not None and generates(view.fold):
         yield make_alert(
             "dataset_halted",
             Severity.CRITICAL,
@@ -114,7 +121,7 @@ def _prompts_refused(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
 def _target_short(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
     target, tokens = view.fold.target_of(dataset.name), dataset.responses.completion_tokens
     prompts, quarantined = dataset.prompts_to_answer, dataset.quarantined
-    if target is None or prompts is None or dataset.pretokenized or tokens >= target or not prompts:
+    if target is None or not prompts or tokens >= target or not generates(view.fold):
         return
     if len(dataset.responses.done) + quarantined >= prompts:
         yield make_alert(

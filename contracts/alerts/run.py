@@ -35,13 +35,12 @@ def unreadable_files(view: View) -> Iterator[AlertStatus]:
 
 
 def _no_progress(view: View) -> Iterator[AlertStatus]:
-    waited, heartbeat = stalled_for_s(view), view.heartbeat
-    if waited is not None and heartbeat is not None:
-        open_requests = sum(heartbeat.in_flight.values())
+    waited = stalled_for_s(view)
+    if waited is not None:
         yield make_alert(
             "no_progress",
             Severity.CRITICAL,
-            f"nothing has come back for {waited:.0f} s while {open_requests} requests are open",
+            f"nothing has come back for {waited:.0f} s while {view.open_requests} requests are open",
             "Look at the server's log. A hanging server must be restarted; nothing is lost by that.",
         )
 
@@ -49,7 +48,7 @@ def _no_progress(view: View) -> Iterator[AlertStatus]:
 def stalled_for_s(view: View) -> float | None:
     """Return for how long nothing came back while requests were open, when that is too long."""
     heartbeat = view.heartbeat
-    if heartbeat is None or not sum(heartbeat.in_flight.values()):
+    if heartbeat is None or not view.open_requests:
         return None
     waited = heartbeat.since_progress_s
     return waited if waited is not None and waited >= view.limits.stall_after_s else None
@@ -125,8 +124,7 @@ def _slow_requests(view: View) -> Iterator[AlertStatus]:
         yield make_alert(
             "slow_requests",
             Severity.WARNING,
-            f"the oldest of {sum(heartbeat.in_flight.values())} open requests has waited for {oldest:.0f} s, limit "
-            f"{limit:g} s",
+            f"the oldest of {view.open_requests} open requests has waited for {oldest:.0f} s, limit {limit:g} s",
             "Others are answered meanwhile. When its server no longer works on it, restart that server: it is sent "
             "again. Are answers that long, raise [alerts] old_request_s.",
         )

@@ -1,4 +1,4 @@
-"""Alerts on the shares of recent outcomes: cut, failed, aborted, never done thinking."""
+"""Alerts on the shares of recent outcomes: answers cut, failed, aborted, never done thinking; captures failed."""
 
 from __future__ import annotations
 
@@ -31,6 +31,10 @@ _SHARES: Final = (
      "See the server's log: it may be out of KV memory, or somebody aborts requests."),
     ("think_end_missing", "think_missing", "think_end_missing_pct", "answers", "never closed their thinking part",
      "Raise [sampling] max_new_tokens, or check think_end_token."),
+    ("capture_failures", "failures", "capture_failure_pct", "captures", "failed a check",
+     "See why: failures.jsonl of the data set. Such samples are captured anew; one that keeps failing is given up."),
+    ("dump_budget", "no_room", "no_room_pct", "captures", "were given up for want of room in the dump folder",
+     "Each needs a second pass. Give it more room ([extract] dump_budget_gb, dump_dir) or lower the concurrency."),
 )  # fmt: skip
 """Code, what of a `Bucket` is counted, its limit in ``[alerts]``, of what it is a share, words, advice."""
 
@@ -50,12 +54,14 @@ class _Share:
 
 def share_alerts(view: View) -> Iterator[AlertStatus]:
     """Yield the alerts of all data sets: one for each, or one for all when many have the same."""
-    recent = {name: _recent(view, dataset) for name, dataset in view.fold.datasets.items()}
+    answers = {name: _recent(view, dataset) for name, dataset in view.fold.datasets.items()}
+    captures = {name: _recent_captures(view, dataset) for name, dataset in view.fold.datasets.items()}
     for code, counted, limit_key, things, words, advice in _SHARES:
         limit: float = getattr(view.limits, limit_key)
         shares = []
-        for name, bucket in recent.items():
-            share = _Share(name, getattr(bucket, counted), bucket.responses + bucket.failures * (things == "attempts"))
+        for name, bucket in (captures if things == "captures" else answers).items():
+            others = 0 if things == "answers" else bucket.failures + bucket.no_room
+            share = _Share(name, getattr(bucket, counted), bucket.responses + others)
             aborts_say_it = code == "failure_share" and _aborts_explain(view, bucket)
             if _is_too_much(view, share.count, share.of, limit) and not aborts_say_it:
                 shares.append(share)
@@ -64,8 +70,10 @@ def share_alerts(view: View) -> Iterator[AlertStatus]:
             yield make_alert(code, Severity.WARNING, message, advice)
             continue
         for share in shares:
+            dataset = view.fold.datasets[share.name]
             message = f"{share.count} of {share.of} recent {things} ({share.pct:.1f} %) {words}, limit {limit:g} %"
-            yield make_alert(code, Severity.WARNING, message, advice, view.fold.datasets[share.name])
+            message += _kinds(dataset) if code == "capture_failures" else ""
+            yield make_alert(code, Severity.WARNING, message, advice, dataset)
 
 
 def _recent(view: View, dataset: DatasetFold) -> Bucket:
@@ -81,6 +89,19 @@ def _recent(view: View, dataset: DatasetFold) -> Bucket:
     recent = responses.history.since(view.now - RECENT_S)
     recent.add(failures.history.since(view.now - RECENT_S))
     return recent
+
+
+def _recent_captures(view: View, dataset: DatasetFold) -> Bucket:
+    """Return what became of recent captures: stored, failed, given up for want of room."""
+    recent = dataset.hidden.history.since(view.now - RECENT_S)
+    recent.add(dataset.failures.extract_history.since(view.now - RECENT_S))
+    return recent
+
+
+def _kinds(dataset: DatasetFold) -> str:
+    """Name the failed checks of a data set, the most frequent first."""
+    checks = sorted(dataset.failures.checks.items(), key=lambda entry: (-entry[1], entry[0]))
+    return "; so far: " + ", ".join(f"{kind} {count:,}" for kind, count in checks)
 
 
 def _is_too_much(view: View, count: int, of: int, limit: float) -> bool:

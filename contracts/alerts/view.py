@@ -29,6 +29,12 @@ class View:
         """Thresholds."""
         return self.fold.config.alerts if self.fold.config else Alerts()
 
+    @property
+    def open_requests(self) -> int:
+        """Requests that the living daemon has open: answers and prefill passes."""
+        beat = self.heartbeat
+        return 0 if beat is None else sum(beat.in_flight.values()) + sum(beat.extracting.values())
+
 
 def make_alert(
     code: str, severity: Severity, message: str, advice: str, dataset: DatasetFold | None = None

@@ -16,9 +16,9 @@ import msgspec
 
 from contracts.fold.dataset import DatasetFold, DatasetState
 from contracts.journal.tail import Position, Tail
-from contracts.run_dir import FAILURES, PROMPTS, RESPONSES
+from contracts.run_dir import FAILURES, HIDDEN_STATES, PROMPTS, RESPONSES
 
-VERSION: Final = 5
+VERSION: Final = 6
 """Raised whenever any fold counts differently than before."""
 
 _SAMPLES: Final = 16
@@ -103,7 +103,7 @@ def load_checkpoint(path: Path, datasets: list[DatasetFold]) -> list[str]:
 
 def _restore(dataset: DatasetFold, saved: SavedDataset) -> list[str]:
     notes: list[str] = []
-    parts = {PROMPTS: "prompts", RESPONSES: "responses", FAILURES: "failures"}
+    parts = {PROMPTS: "prompts", RESPONSES: "responses", FAILURES: "failures", HIDDEN_STATES: "hidden"}
     for name, mark in saved.marks.items():
         tail = dataset.tails[name]
         doubt = _doubt(tail.path, mark)

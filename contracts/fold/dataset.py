@@ -1,4 +1,4 @@
-"""The fold over one data set folder: its prompt, response and failure files together."""
+"""The fold over one data set folder: its prompts, responses, failures and stored samples together."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import msgspec
 
 from contracts.fold.failures import FailureFold, SampleFailure
+from contracts.fold.hidden import HiddenFold
 from contracts.fold.places import Places
 from contracts.fold.prompts import PromptFold
 from contracts.fold.responses import ResponseFold
 from contracts.journal.tail import LineSink, Tail
 from contracts.records import NextStep
-from contracts.run_dir import FAILURES, PROMPTS, RESPONSES, DatasetDir
+from contracts.run_dir import FAILURES, HIDDEN_STATES, PROMPTS, RESPONSES, DatasetDir
 
 
 class DatasetState(msgspec.Struct):
@@ -21,15 +22,16 @@ class DatasetState(msgspec.Struct):
     prompts: PromptFold = msgspec.field(default_factory=PromptFold)
     responses: ResponseFold = msgspec.field(default_factory=ResponseFold)
     failures: FailureFold = msgspec.field(default_factory=FailureFold)
+    hidden: HiddenFold = msgspec.field(default_factory=HiddenFold)
 
 
 class DatasetFold:
-    """The three folds of one data set, kept up to date from its files."""
+    """The four folds of one data set, kept up to date from its files."""
 
     def __init__(self, folder: DatasetDir) -> None:
         self.folder = folder
         self.name = folder.name
-        self.tails = {name: Tail(folder.path / name) for name in (PROMPTS, RESPONSES, FAILURES)}
+        self.tails = {name: Tail(folder.path / name) for name in (PROMPTS, RESPONSES, FAILURES, HIDDEN_STATES)}
         self.state = DatasetState()
 
     @property
@@ -47,13 +49,23 @@ class DatasetFold:
         """Fold of ``failures.jsonl``."""
         return self.state.failures
 
+    @property
+    def hidden(self) -> HiddenFold:
+        """Fold of ``hidden_states.jsonl``."""
+        return self.state.hidden
+
     def sink(self, file: str) -> LineSink:
-        """Return the fold of one of the three files, by its name."""
-        sinks: dict[str, LineSink] = {PROMPTS: self.prompts, RESPONSES: self.responses, FAILURES: self.failures}
+        """Return the fold of one of the four files, by its name."""
+        sinks: dict[str, LineSink] = {
+            PROMPTS: self.prompts,
+            RESPONSES: self.responses,
+            FAILURES: self.failures,
+            HIDDEN_STATES: self.hidden,
+        }
         return sinks[file]
 
     def poll(self, most_bytes: int | None = None) -> bool:
-        """Read what is new in the three files, of each at most about ``most_bytes``; return whether there was anything.
+        """Read what is new in the four files, of each at most about ``most_bytes``; return whether there was anything.
 
         Raises:
             OSError: A file is there and cannot be read.
@@ -69,7 +81,7 @@ class DatasetFold:
     def take_notes(self) -> list[str]:
         """Return, once, what happened to the files (cut, replaced, deleted)."""
         notes: list[str] = []
-        for fold in (self.prompts, self.responses, self.failures):
+        for fold in (self.prompts, self.responses, self.failures, self.hidden):
             notes += [f"{self.name}: {note}" for note in fold.notes]
             fold.notes.clear()
         return notes
@@ -127,12 +139,47 @@ class DatasetFold:
         return sum(1 for _ in self.given_up())
 
     @property
+    def to_store(self) -> int | None:
+        """Samples whose hidden states can be taken by now: answered ones and pre-tokenized ones; None as for
+        `usable_prompts`."""
+        masked = self.usable_pretokenized
+        return None if masked is None else len(self.responses.done) - self.responses.nameless + masked
+
+    @property
+    def stored(self) -> int:
+        """Samples whose hidden states are in the store."""
+        return len(self.hidden.stored)
+
+    def open_extract_failures(self) -> Iterator[tuple[bytes, SampleFailure]]:
+        """Yield samples whose last extraction failed and that are not stored."""
+        for key, failure in self.failures.extract.items():
+            if key not in self.hidden.stored:
+                yield key, failure
+
+    def extract_given_up_samples(self) -> Iterator[tuple[bytes, SampleFailure]]:
+        """Yield those of them that are not tried again unless a person says so: quarantined, or refused (too long)."""
+        for key, failure in self.open_extract_failures():
+            if failure.next in (NextStep.QUARANTINED, NextStep.REFUSED):
+                yield key, failure
+
+    @property
+    def extract_given_up(self) -> int:
+        """How many samples are not stored and not tried again."""
+        return sum(1 for _ in self.extract_given_up_samples())
+
+    @property
+    def extract_settled(self) -> int:
+        """Samples whose hidden states need nothing more: stored or given up."""
+        return self.stored + self.extract_given_up
+
+    @property
     def unreadable(self) -> int:
-        """Lines of all three files that fit no known shape."""
-        return self.prompts.unreadable.count + self.responses.unreadable.count + self.failures.unreadable.count
+        """Lines of all four files that fit no known shape."""
+        return sum(places.count for _, places in self.unreadable_places())
 
     def unreadable_places(self) -> Iterator[tuple[str, Places]]:
         """Yield the places of unreadable lines, by file name."""
         yield PROMPTS, self.prompts.unreadable
         yield RESPONSES, self.responses.unreadable
         yield FAILURES, self.failures.unreadable
+        yield HIDDEN_STATES, self.hidden.unreadable

@@ -24,6 +24,11 @@ ALERT_CLEARED: Final = "alert.cleared"
 HALTED: Final = "dataset.halted"
 """Raises the alert `HALTED_ALERT` of its data set: no event of its own does."""
 HALTED_ALERT: Final = "dataset_halted"
+EXTRACT_HALTED: Final = "extract.halted"
+"""The same for hidden states of a data set: raises `EXTRACT_HALTED_ALERT`."""
+EXTRACT_HALTED_ALERT: Final = "extract_halted"
+ALERT_OF: Final = {HALTED: HALTED_ALERT, EXTRACT_HALTED: EXTRACT_HALTED_ALERT}
+"""Events that raise an alert of their data set themselves, at once -> its code."""
 PROMPTS_FAILED: Final = "prompts.failed"
 PROMPTS_READY: Final = "prompts.ready"
 STRANGERS: Final = "prompts.strangers"
@@ -103,8 +108,8 @@ class EventFold:
             self._set(event.at, event.data)
         elif event.kind == ALERT_RAISED:
             self.open_alerts[alert_key(str(event.data.get("code")), event.dataset)] = event.at
-        elif event.kind == HALTED:
-            self.open_alerts[alert_key(HALTED_ALERT, event.dataset)] = event.at
+        elif event.kind in ALERT_OF:
+            self.open_alerts[alert_key(ALERT_OF[event.kind], event.dataset)] = event.at
         elif event.kind == ALERT_CLEARED:
             self.open_alerts.pop(alert_key(str(event.data.get("code")), event.dataset), None)
 

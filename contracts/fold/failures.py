@@ -6,10 +6,11 @@ from typing import Final
 
 import msgspec
 
+from contracts.fold.anew import start_again
 from contracts.fold.history import History
 from contracts.fold.lines import decoded_lines
 from contracts.fold.places import Places
-from contracts.records import Failure, FailureClass, NextStep, Requeue
+from contracts.records import HALTING, CaptureCheck, Failure, FailureClass, NextStep, Requeue, Stage
 from contracts.sample_id import sample_key
 
 
@@ -23,13 +24,18 @@ class SampleFailure(msgspec.Struct, array_like=True):
     """Server deaths during which it was in flight."""
     message: str
     at: float
+    check: CaptureCheck | None = None
+    """The check that its hidden states failed; only of the stage extract."""
 
 
 _DECODER: Final[msgspec.json.Decoder[Failure | Requeue]] = msgspec.json.Decoder(Failure | Requeue)
 
 
 class FailureFold(msgspec.Struct):
-    """Counts of one failure journal; a `contracts.journal.tail.LineSink`."""
+    """Counts of one failure journal; a `contracts.journal.tail.LineSink`.
+
+    The two stages are kept apart: what fails in extraction says nothing of the answers, and the other way round.
+    """
 
     lines: int = 0
     samples: dict[bytes, SampleFailure] = {}
@@ -44,14 +50,20 @@ class FailureFold(msgspec.Struct):
     """Contract drift that stopped the data set, until a requeue of that class."""
     unreadable: Places = msgspec.field(default_factory=Places)
     history: History = msgspec.field(default_factory=History)
+    """Of the answers only."""
+    extract: dict[bytes, SampleFailure] = {}
+    """Last failed extraction of each sample that no requeue has cleared since; it may be stored meanwhile."""
+    extract_halted: str | None = None
+    """Systematic fault that stopped the extraction, until a requeue of its class."""
+    checks: dict[str, int] = {}
+    """Failed checks of hidden states, by `CaptureCheck`; samples that were refused (too long) are none."""
+    extract_history: History = msgspec.field(default_factory=History)
+    """Failed checks, and captures given up for want of room."""
     notes: list[str] = []
 
     def reset(self, why: str) -> None:
         """Start again; see `LineSink`."""
-        fresh = FailureFold()
-        for name in self.__struct_fields__:
-            if name != "notes":
-                setattr(self, name, getattr(fresh, name))
+        start_again(self)
         self.notes.append(why)
 
     def feed(self, block: bytearray, end: int, offset: int, bulk: bool) -> None:
@@ -65,6 +77,9 @@ class FailureFold(msgspec.Struct):
         if isinstance(record, Requeue):
             self._requeue(record)
             return
+        if record.stage is Stage.EXTRACT:
+            self._extract(record)
+            return
         self.by_class[record.error] = self.by_class.get(record.error, 0) + 1
         if record.error is FailureClass.INVALID_INPUT:
             if record.line is not None:
@@ -77,23 +92,47 @@ class FailureFold(msgspec.Struct):
             bucket.aborts += record.completion_tokens is not None
         if record.next is NextStep.STOPPED:
             self.halted = record.message
-        if record.sample_id is None:
-            return
-        key = sample_key(record.sample_id)
-        before = self.samples.get(key)
-        deaths = before.deaths if before else 0
-        if record.error in (FailureClass.SERVER_DOWN, FailureClass.POISON):
-            deaths += 1
-        attempt = record.attempt or (before.attempt if before else 0)
-        self.samples[key] = SampleFailure(record.error, record.next, attempt, deaths, record.message, record.at)
+        _keep(self.samples, record)
+
+    def _extract(self, record: Failure) -> None:
+        if record.check is not None and record.next is not NextStep.REFUSED:
+            self.checks[record.check] = self.checks.get(record.check, 0) + 1
+            bucket = self.extract_history.bucket(record.at)
+            bucket.no_room += record.check is CaptureCheck.NO_ROOM
+            bucket.failures += record.check is not CaptureCheck.NO_ROOM
+        if record.next is NextStep.STOPPED:
+            self.extract_halted = record.message
+        _keep(self.extract, record)
 
     def _requeue(self, record: Requeue) -> None:
         wanted = None if record.sample_id is None else sample_key(record.sample_id)
-        for key, failure in list(self.samples.items()):
-            if (wanted is None or key == wanted) and record.error in (None, failure.error):
-                del self.samples[key]
-        if record.error is FailureClass.INVALID_INPUT:
-            self.refused_lines.clear()
-            self.refused_source_lines.clear()
-        if wanted is None and record.error in (None, FailureClass.CONTRACT_DRIFT):
-            self.halted = None
+        if record.stage is not Stage.EXTRACT:
+            _clear(self.samples, record, wanted)
+            if record.error is FailureClass.INVALID_INPUT:
+                self.refused_lines.clear()
+                self.refused_source_lines.clear()
+            if wanted is None and record.error in (None, *HALTING[Stage.GENERATE]):
+                self.halted = None
+        if record.stage is not Stage.GENERATE:
+            _clear(self.extract, record, wanted)
+            if wanted is None and record.error in (None, *HALTING[Stage.EXTRACT]):
+                self.extract_halted = None
+
+
+def _keep(samples: dict[bytes, SampleFailure], record: Failure) -> None:
+    """Make this the last failure of its sample; deaths add up."""
+    if record.sample_id is None:
+        return
+    key = sample_key(record.sample_id)
+    before = samples.get(key)
+    deaths = before.deaths if before else 0
+    if record.error in (FailureClass.SERVER_DOWN, FailureClass.POISON):
+        deaths += 1
+    attempt = record.attempt or (before.attempt if before else 0)
+    samples[key] = SampleFailure(record.error, record.next, attempt, deaths, record.message, record.at, record.check)
+
+
+def _clear(samples: dict[bytes, SampleFailure], record: Requeue, wanted: bytes | None) -> None:
+    for key, failure in list(samples.items()):
+        if (wanted is None or key == wanted) and record.error in (None, failure.error):
+            del samples[key]

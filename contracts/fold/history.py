@@ -19,12 +19,18 @@ class Bucket(msgspec.Struct, array_like=True):
     """Counts of one stretch of time."""
 
     responses: int = 0
+    """Responses; in the history of a store, stored samples."""
     tokens: int = 0
     lengths: int = 0
     """Responses that ended by length."""
     think_missing: int = 0
     failures: int = 0
+    """Failed attempts; in the history of extraction, those that failed a check."""
     aborts: int = 0
+    bytes: int = 0
+    """Stored."""
+    no_room: int = 0
+    """Captures given up because the dump folder was full; not in ``failures``."""
 
     def add(self, other: Bucket) -> None:
         """Add the counts of another stretch."""
@@ -34,6 +40,8 @@ class Bucket(msgspec.Struct, array_like=True):
         self.think_missing += other.think_missing
         self.failures += other.failures
         self.aborts += other.aborts
+        self.bytes += other.bytes
+        self.no_room += other.no_room
 
 
 class History(msgspec.Struct):
@@ -46,6 +54,13 @@ class History(msgspec.Struct):
     def is_empty(self) -> bool:
         """Whether no record had a time."""
         return not self.fine and not self.coarse
+
+    @property
+    def newest(self) -> float | None:
+        """When the last thing happened, to the width of its bucket; None: nothing did."""
+        if self.fine:
+            return float(max(self.fine) * FINE_S)
+        return float(max(self.coarse) * COARSE_S) if self.coarse else None
 
     def bucket(self, at: float) -> Bucket:
         """Return the bucket to which something that happened at ``at`` is to be added.

@@ -16,7 +16,15 @@ Record = TypeVar("Record")
 def decoded_lines(
     block: bytearray, end: int, offset: int, lines: int, decoder: msgspec.json.Decoder[Record], unreadable: Places
 ) -> Iterator[Record]:
-    """Yield the records of a block of whole lines, in order; blank lines hold none.
+    """Yield the records of a block of whole lines, in order; as `located_records`, without their places."""
+    for _, _, record in located_records(block, end, offset, lines, decoder, unreadable):
+        yield record
+
+
+def located_records(
+    block: bytearray, end: int, offset: int, lines: int, decoder: msgspec.json.Decoder[Record], unreadable: Places
+) -> Iterator[tuple[int, int, Record]]:
+    """Yield (byte in the file, line from 1, record) for a block of whole lines, in order; blank lines hold none.
 
     Args:
         block: As `contracts.journal.tail.LineSink.feed` takes it.
@@ -37,5 +45,5 @@ def decoded_lines(
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 unreadable.add(offset + position, lines, printable(str(error)))
             else:
-                yield record
+                yield offset + position, lines, record
         position = newline + 1

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from contracts.fold.anew import start_again
 from contracts.fold.places import Places
 from contracts.shapes.values import printable
 
@@ -43,8 +44,7 @@ class PromptFold(msgspec.Struct):
 
     def reset(self, why: str) -> None:
         """Start again; see `LineSink`."""
-        self.lines = self.prompts = self.pretokenized = 0
-        self.masked, self.unreadable = [], Places()
+        start_again(self)
         self.notes.append(why)
 
     def feed(self, block: bytearray, end: int, offset: int, bulk: bool) -> None:

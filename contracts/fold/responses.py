@@ -15,6 +15,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from contracts.fold.anew import start_again
 from contracts.fold.history import FINE_S, Bucket, History
 from contracts.fold.places import Places
 from contracts.shapes import BadLine, Outcome, ResponseFact, decode_response_line, merge_parts
@@ -64,6 +65,8 @@ class ResponseFold(msgspec.Struct):
     lines: int = 0
     done: set[bytes] = set()
     """Keys of the samples that have an accepted response."""
+    nameless: int = 0
+    """Of them, those whose line names no sample: nobody can find their prompt."""
     duplicates: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -97,19 +100,13 @@ class ResponseFold(msgspec.Struct):
 
     def reset(self, why: str) -> None:
         """Start again; see `LineSink`."""
-        self._clear()
+        start_again(self, ("notes", "exact"))
         self.notes.append(why)
 
     def begin_exact(self) -> None:
         """Start again, and read every line in full from now on."""
-        self._clear()
+        start_again(self, ("notes", "exact"))
         self.exact = True
-
-    def _clear(self) -> None:
-        fresh = ResponseFold()
-        for name in self.__struct_fields__:
-            if name not in ("notes", "exact"):
-                setattr(self, name, getattr(fresh, name))
 
     def feed(self, block: bytearray, end: int, offset: int, bulk: bool) -> None:
         """Count whole lines; see `LineSink`."""
@@ -249,6 +246,7 @@ class ResponseFold(msgspec.Struct):
 
     def _complete(self, key: bytes, fact: ResponseFact, place: int) -> None:
         self.done.add(key)
+        self.nameless += fact.key is None
         self.failures.pop(key, None)
         self.parts.pop(key, None)
         tokens = fact.completion_tokens

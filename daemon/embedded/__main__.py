@@ -11,6 +11,7 @@ from pathlib import Path
 import uvloop
 
 from daemon.embedded.arguments import build_parser, options_from
+from daemon.embedded.backends import DumpFolderError
 from daemon.embedded.options import Options
 from daemon.embedded.server import EmbeddedServer
 
@@ -26,6 +27,9 @@ def main() -> int:
         uvloop.run(_serve(options))
     except OSError as error:
         print(f"embedded server: cannot listen on {options.host}:{options.port}: {error.strerror}", file=sys.stderr)
+        return 1
+    except DumpFolderError as error:
+        print(f"embedded server: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -79,7 +79,7 @@ class Renderer:
             "finish_reason": result.finish_reason,
             "prompt_tokens": len(job.input_ids),
             "weight_version": "default",
-            "num_retractions": 0,
+            "num_retractions": result.retractions,
         }
         if self.metrics:
             meta |= {
@@ -89,10 +89,11 @@ class Renderer:
                 "prefill_finished_time": result.prefilled,
                 "queue_time": max(0.0, result.started - job.received),
             }
-        meta |= {"reasoning_tokens": 0, "completion_tokens": count, "cached_tokens": 0}
+        meta |= {"reasoning_tokens": 0, "completion_tokens": count, "cached_tokens": result.cached_tokens}
         if result.finish_reason is not None:
             meta["weight_versions"] = weight_versions(count)
-        meta |= {"cached_tokens_details": None, "dp_rank": None}
+        details = {"device": result.cached_tokens, "host": 0} if result.cached_tokens else None
+        meta |= {"cached_tokens_details": details, "dp_rank": None}
         if result.finish_reason is not None:
             meta["e2e_latency"] = result.finished - job.received
             if self.metrics:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from daemon.embedded.dump_faults import DUMP_FAULTS, DumpFaults
 from daemon.embedded.faults import PROBABILITIES, Faults
-from daemon.embedded.options import Options
+from daemon.embedded.options import DUMP_DTYPES, DUMP_NORMS, Options
+
+_DUMP_FIGURES = {"late": ("late_s", float, "S"), "short": ("short_rows", int, "K")}
+"""What a dump fault also needs to know."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -28,6 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     server.add_argument("--api-key", metavar="KEY", help="401 without it, but for /health and /metrics")
     server.add_argument("--skip-tokenizer-init", action="store_true", help="no `text` in answers, none taken")
     server.add_argument("--enable-metrics", action="store_true", help="/metrics, and more of meta_info")
+    server.add_argument("--chunked-prefill-size", type=int, default=4096, metavar="N", help="tokens in one pass")
 
     model = parser.add_argument_group("model")
     model.add_argument("--model-dir", type=Path, metavar="DIR", help="write config.json there, report it as model_path")
@@ -63,7 +68,27 @@ def build_parser() -> argparse.ArgumentParser:
     faults.add_argument("--die-after", type=int, metavar="N", help="exit 1 after N answers")
     faults.add_argument("--hang-after", type=int, metavar="N", help="no more answers, nor health, after N")
     faults.add_argument("--retry-after", type=float, metavar="S", help="header of injected 503s")
+    _add_dumping(parser)
     return parser
+
+
+def _add_dumping(parser: argparse.ArgumentParser) -> None:
+    dump = parser.add_argument_group("hidden states")
+    dump.add_argument("--dump-dir", type=Path, metavar="DIR", help="dump those of rids that begin with e3. there")
+    dump.add_argument("--dump-layers", type=int, nargs="+", default=[1, 3, 4], metavar="L", help="0-based outputs")
+    dump.add_argument("--dump-norm", choices=DUMP_NORMS, default=DUMP_NORMS[0], help="of the last slot")
+    dump.add_argument("--dump-dtype", choices=DUMP_DTYPES, default=DUMP_DTYPES[0])
+    dump.add_argument("--dump-token-rows", action="store_true", help="rows hold their token's id, nothing else")
+    dump.add_argument("--dump-refusal", metavar="WHY", help="dump nothing, and say why, as on an unfit server")
+    dump.add_argument("--radix-cache", action="store_true", help="no rows of what an earlier prompt had in common")
+    dump.add_argument("--retract-every", type=int, metavar="N", help="retract the youngest job every N steps")
+
+    faults = parser.add_argument_group("faults of dumps, probability per dumped request")
+    for name in DUMP_FAULTS:
+        faults.add_argument(f"--dump-{name.replace('_', '-')}", type=float, default=0.0, metavar="P")
+    for figure, kind, letter in _DUMP_FIGURES.values():
+        default = getattr(DumpFaults, figure)
+        faults.add_argument(f"--dump-{figure.replace('_', '-')}", type=kind, default=default, metavar=letter)
 
 
 def options_from(arguments: argparse.Namespace) -> Options:
@@ -75,4 +100,8 @@ def options_from(arguments: argparse.Namespace) -> Options:
     given = dict(vars(arguments))
     names = ("latency", "latency_spread", *PROBABILITIES, "die_after", "hang_after", "retry_after")
     faults = Faults(seed=given["seed"], **{name: given.pop(name) for name in names})
-    return Options(**given, faults=faults)
+    figures = [figure for figure, _, _ in _DUMP_FIGURES.values()]
+    wrong = {name: given.pop(f"dump_{name}") for name in (*DUMP_FAULTS, *figures)}
+    dump_faults = DumpFaults(seed=given["seed"], **wrong)
+    given["dump_layers"] = tuple(given["dump_layers"])
+    return Options(**given, faults=faults, dump_faults=dump_faults)

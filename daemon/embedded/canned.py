@@ -15,9 +15,14 @@ from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from daemon.embedded.config import ModelConfig
 from daemon.embedded.jobs import Job, Load, Result, Throughput, aborted
+from daemon.embedded.prefix_cache import PrefixCache
+
+if TYPE_CHECKING:
+    from daemon.embedded.dumping import CannedDumps
 
 POOL_SIZE = 16_384
 
@@ -66,16 +71,20 @@ class CannedBackend:
         length_median: median answer length in tokens.
         length_sigma: spread of its logarithm.
         fixed_length: when given, every answer has this many ids (or `max_new_tokens`, if that is less).
+        prefixes: what counts as cached; None for nothing.
+        dumps: gets the tokens that would have been fed, as soon as the real server would have written their rows.
     """
 
     def __init__(
         self, config: ModelConfig, *, max_running: int = 64, seed: int = 0, length_median: float = 256.0,
-        length_sigma: float = 0.6, fixed_length: int | None = None,
+        length_sigma: float = 0.6, fixed_length: int | None = None, prefixes: PrefixCache | None = None,
+        dumps: CannedDumps | None = None,
     ) -> None:  # fmt: skip
         self._config = config
         self._pool = _pool(min(config.special_ids), seed)
         self._max_running, self._seed = max_running, seed
         self._median, self._sigma, self._fixed = length_median, length_sigma, fixed_length
+        self._prefixes, self._dumps = prefixes, dumps
         self._waiting: deque[Job] = deque()
         self._held: dict[int, _Held] = {}
         self._throughput = Throughput()
@@ -113,7 +122,9 @@ class CannedBackend:
             passed = (time.monotonic() - held.began) / held.job.delay if held.job.delay else 1.0
             keep = int(len(held.result.output_ids) * min(1.0, passed))
             now = time.time()
-            self._end(key, Result(held.result.output_ids[:keep], aborted(), held.result.started, now, now))
+            result = Result(held.result.output_ids[:keep], aborted(), held.result.started, now, now)
+            result.cached_tokens = held.result.cached_tokens
+            self._end(key, result)
 
     def load(self) -> Load:
         """Figures now; a held answer counts its prompt and half its tokens."""
@@ -126,6 +137,11 @@ class CannedBackend:
             steps=self._answers,
             prefilled_tokens=self._prefilled,
         )
+
+    def flush(self) -> None:
+        """Forget the cached prefixes."""
+        if self._prefixes is not None:
+            self._prefixes.clear()
 
     def answer(self, job: Job) -> Result:
         """The whole answer to `job`; the same rid, seed and limit give the same one."""
@@ -147,8 +163,14 @@ class CannedBackend:
 
     def _begin(self, job: Job) -> None:
         assert self._loop is not None, "start() comes first"
-        self._prefilled += len(job.input_ids)
-        held = _Held(job, self.answer(job), None, time.monotonic())
+        result = self.answer(job)
+        if self._prefixes is not None:
+            result.cached_tokens = self._prefixes.cached(job.input_ids, job.cache_key)
+            self._prefixes.remember([*job.input_ids, *result.output_ids[:-1]], job.cache_key)
+        if self._dumps is not None:
+            self._dumps.put(job.rid, job.input_ids[result.cached_tokens :], result.cached_tokens)
+        self._prefilled += len(job.input_ids) - result.cached_tokens
+        held = _Held(job, result, None, time.monotonic())
         key = id(held)
         self._held[key] = held
         if job.delay > 0:
@@ -171,6 +193,9 @@ class CannedBackend:
         job = self._held.pop(key).job
         self._answers += 1
         self._throughput.add(len(result.output_ids), time.monotonic())
+        if self._dumps is not None:
+            self._dumps.put(job.rid, result.output_ids[:-1], len(job.input_ids))
+            self._dumps.finished(job.rid, result.output_ids)
         job.done(result)
         while self._waiting and len(self._held) < self._max_running:
             self._begin(self._waiting.popleft())

@@ -1,15 +1,17 @@
 """Faults on request: what a server may do to a client, with a probability each or one by one.
 
 `Faults` is used by the command line (`--error-500 0.1`) and by tests in-process (`faults.force("reset")`). The
-draws depend on the seed and on the order of the requests alone.
+draws depend on the seed and on the order of the requests alone. What may be wrong with dumped hidden states is in
+`dump_faults`.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from dataclasses import dataclass, field, fields
-from typing import Literal, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeVar, get_args
 
 FaultKind = Literal[
     "error_500", "error_503", "reset", "truncate", "html", "hang", "abort", "wrong_counts", "usage_shape", "flat_shape"
@@ -29,8 +31,65 @@ PROBABILITIES = (
 """The switches that are probabilities; `other_shape` is drawn as one of the two shapes."""
 
 
+Kind = TypeVar("Kind", bound=str)
+
+
+class Switches(Generic[Kind]):
+    """Kinds of fault that are forced one by one, or drawn with a probability each: the base of dataclasses of them.
+
+    The attributes named by `shares` are the probabilities.
+    """
+
+    seed: int
+    injected: Counter[str]
+
+    def _set_up(self, shares: Sequence[str], kinds: Sequence[str], name: str) -> None:
+        """Begin to draw.
+
+        Raises:
+            ValueError: the probabilities are none.
+        """
+        total = sum(getattr(self, share) for share in shares)
+        if min(getattr(self, share) for share in shares) < 0 or total > 1:
+            raise ValueError(f"fault probabilities must be 0 or more and sum to at most 1, not {total:g}")
+        self._shares, self._kinds = tuple(shares), tuple(kinds)
+        self._draw = random.Random(f"{name}/{self.seed}")
+        self._forced: deque[Kind | None] = deque()
+
+    def force(self, *kinds: Kind | None) -> None:
+        """Decide the next requests, one kind each; None lets one pass untouched.
+
+        Raises:
+            ValueError: there is no such kind.
+        """
+        for kind in kinds:
+            if kind is not None and kind not in self._kinds:
+                raise ValueError(f"no fault {kind!r}; there are {', '.join(self._kinds)}")
+        self._forced.extend(kinds)
+
+    def next_kind(self) -> Kind | None:
+        """What happens to the request that just came."""
+        kind = self._forced.popleft() if self._forced else self._drawn()
+        if kind is not None:
+            self.injected[kind] += 1
+        return kind
+
+    def _drawn(self) -> Kind | None:
+        at = self._draw.random()
+        for name in self._shares:
+            share: float = getattr(self, name)
+            if at < share:
+                return self._kind(name, first_half=at < share / 2)
+            at -= share
+        return None
+
+    def _kind(self, name: str, *, first_half: bool) -> Kind:
+        """The kind that a probability stands for; of two, the drawn number's half decides."""
+        return name  # type: ignore[return-value]
+
+
 @dataclass
-class Faults:
+class Faults(Switches[FaultKind]):
     """The switches; all may be changed while the server runs.
 
     Args:
@@ -61,50 +120,15 @@ class Faults:
     """How often each kind was injected."""
 
     def __post_init__(self) -> None:
-        total = sum(getattr(self, name) for name in PROBABILITIES)
-        worst = min(getattr(self, name) for name in PROBABILITIES)
-        if worst < 0 or total > 1:
-            raise ValueError(f"fault probabilities must be 0 or more and sum to at most 1, not {total:g}")
-        self._draw = random.Random(f"kinds/{self.seed}")
+        self._set_up(PROBABILITIES, get_args(FaultKind), "kinds")
         self._latency = random.Random(f"latency/{self.seed}")
-        self._forced: deque[FaultKind | None] = deque()
-
-    def force(self, *kinds: FaultKind | None) -> None:
-        """Decide the next requests, one kind each; None lets one pass untouched.
-
-        Raises:
-            ValueError: there is no such kind.
-        """
-        known = get_args(FaultKind)
-        for kind in kinds:
-            if kind is not None and kind not in known:
-                raise ValueError(f"no fault {kind!r}; there are {', '.join(known)}")
-        self._forced.extend(kinds)
-
-    def next_kind(self) -> FaultKind | None:
-        """What happens to the request that just came."""
-        kind = self._forced.popleft() if self._forced else self._drawn()
-        if kind is not None:
-            self.injected[kind] += 1
-        return kind
 
     def next_delay(self) -> float:
         """Seconds by which the request's answer is late."""
         spread = self._latency.random() * self.latency_spread if self.latency_spread else 0.0
         return self.latency + spread
 
-    def _drawn(self) -> FaultKind | None:
-        at = self._draw.random()
-        for name in PROBABILITIES:
-            share: float = getattr(self, name)
-            if at < share:
-                if name == "other_shape":
-                    return "usage_shape" if at < share / 2 else "flat_shape"
-                return name  # type: ignore[return-value]
-            at -= share
-        return None
-
-
-def switches() -> list[str]:
-    """The names of all switches, for the command line."""
-    return [each.name for each in fields(Faults) if each.name not in ("injected", "seed")]
+    def _kind(self, name: str, *, first_half: bool) -> FaultKind:
+        if name == "other_shape":
+            return "usage_shape" if first_half else "flat_shape"
+        return name  # type: ignore[return-value]

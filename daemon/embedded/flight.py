@@ -39,5 +39,5 @@ class Flight:
             self.events.put_nowait((number, result))
 
         return Job(
-            prompt.rid, prompt.input_ids, prompt.sampling, done, progress if stream else None, delay
+            prompt.rid, prompt.input_ids, prompt.sampling, done, progress if stream else None, delay, prompt.cache_key
         )  # fmt: skip

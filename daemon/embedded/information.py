@@ -63,6 +63,7 @@ def model_info(options: Options, config: ModelConfig) -> dict[str, Any]:
 def server_info(options: Options, config: ModelConfig, max_req_input_len: int, load: Load) -> dict[str, Any]:
     """/server_info and /get_server_info; `max_req_input_len` as the validation uses it."""
     capacity = token_capacity(options, config)
+    captures = options.dump_dir is not None
     arguments: dict[str, Any] = {
         "model_path": str(options.model_path),
         "tokenizer_path": str(options.model_path),
@@ -81,11 +82,11 @@ def server_info(options: Options, config: ModelConfig, max_req_input_len: int, l
         "max_running_requests": options.max_running_requests,
         "max_queued_requests": options.max_queued_requests,
         "max_total_tokens": options.max_total_tokens,
-        "chunked_prefill_size": 4096,
+        "chunked_prefill_size": options.chunked_prefill_size,
         "max_prefill_tokens": 16384,
         "schedule_policy": "fcfs",
         "page_size": 1,
-        "disable_radix_cache": True,
+        "disable_radix_cache": not options.radix_cache,
         "disable_overlap_schedule": True,
         "enable_mixed_chunk": False,
         "tp_size": 1,
@@ -113,8 +114,11 @@ def server_info(options: Options, config: ModelConfig, max_req_input_len: int, l
         "speculative_draft_model_path": None,
         "disaggregation_mode": "null",
         "enable_return_hidden_states": False,
-        "enable_return_aux_hidden_states": False,
-        "return_aux_hidden_state_layer_ids": None,
+        "return_hidden_states_mode": "full" if captures else None,
+        # With these on, --speculative-algorithm EAGLE3 only names the convention; the server says None then.
+        "enable_return_aux_hidden_states": captures,
+        "aux_hidden_state_capture": "eagle3" if captures else None,
+        "return_aux_hidden_state_layer_ids": list(options.dump_layers) if captures else None,
         "forward_hooks": None,
     }
     internal = {

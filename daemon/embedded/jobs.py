@@ -57,6 +57,8 @@ class Result:
     finished: float = 0.0
     ids_json: bytes | None = None
     text_json: bytes | None = None
+    cached_tokens: int = 0
+    retractions: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +71,8 @@ class Job:
     done: Callable[[Result], None]
     progress: Callable[[Result], None] | None = None
     delay: float = 0.0
+    cache_key: str = ""
+    """Prompts share a cached prefix only with those of the same key."""
     received: float = field(default_factory=time.time)
 
     def matches(self, target: Job | str | None) -> bool:
@@ -111,6 +115,9 @@ class Backend(Protocol):
 
     def load(self) -> Load:
         """What is going on now."""
+
+    def flush(self) -> None:
+        """Forget the cached prefixes, where any are kept."""
 
 
 class Throughput:

@@ -50,6 +50,8 @@ class Prompt:
     rid: str
     input_ids: list[int]
     sampling: Sampling
+    cache_key: str = ""
+    """`extra_key` and `cache_salt`: whose cached prefixes this prompt may use."""
 
 
 @dataclass(slots=True)
@@ -128,8 +130,9 @@ def parse_generate(body: bytes, content_type: str, limits: Limits, tokenizer: By
         check_length(len(ids), each.max_new_tokens, limits)
         if ids and not (min(ids) >= 0 and max(ids) < limits.vocab_size):
             raise FatalRequest(f"token ids outside 0..{limits.vocab_size - 1}")
+    key = orjson.dumps([raw.get("extra_key"), raw.get("cache_salt")]).decode()
     return GenerateRequest(
-        [Prompt(*each) for each in zip(rids, prompts, samplings, strict=True)],
+        [Prompt(*each, key) for each in zip(rids, prompts, samplings, strict=True)],
         batch,
         bool(raw.get("stream")),
         bool(raw.get("return_prompt_token_ids")),

@@ -106,6 +106,7 @@ class Routes:
                 await asyncio.wait_for(idle.wait(), float(request.query.get("timeout", "0")))
             except (TimeoutError, ValueError):
                 return web.Response(status=400, text=NOT_FLUSHED)
+        self._backend.flush()
         return web.Response(text=FLUSHED)
 
     async def _abort(self, request: web.Request) -> web.Response:

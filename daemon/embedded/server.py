@@ -8,13 +8,14 @@ import socket
 import uuid
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from aiohttp import web
 
-from daemon.embedded.canned import CannedBackend
+from daemon.embedded.backends import DumpFolderError, make_backend, make_dumper
 from daemon.embedded.config import load_config, write_model_folder
+from daemon.embedded.dump_faults import DumpFaults
 from daemon.embedded.errors import schema_error
 from daemon.embedded.faults import Faults
 from daemon.embedded.jobs import Backend, Job, Result, Sampling
@@ -23,6 +24,9 @@ from daemon.embedded.protocol import RESERVED_TOKENS, Limits
 from daemon.embedded.routes import Routes
 from daemon.embedded.serving import GenerateService, RequestLog, reset
 from daemon.embedded.tokenizer import ByteTokenizer
+
+if TYPE_CHECKING:
+    from daemon.embedded.dumping import Dumper
 
 MAX_BODY_BYTES = 256 * 1024 * 1024
 _OPEN_PATHS = ("/health", "/metrics")
@@ -54,6 +58,7 @@ class EmbeddedServer:
         self.limits = Limits(self.config.vocab_size, self.config.max_position_embeddings, length - RESERVED_TOKENS)
         self._tokenizer = ByteTokenizer(self.config)
         self._backend: Backend | None = None
+        self._dumper: Dumper | None = None
         self._service: GenerateService | None = None
         self._runner: web.AppRunner | None = None
         self._socket: socket.socket | None = None
@@ -69,6 +74,22 @@ class EmbeddedServer:
     def faults(self) -> Faults:
         """The fault switches; changes apply to the next request."""
         return self.options.faults
+
+    @property
+    def dump_faults(self) -> DumpFaults:
+        """The fault switches of dumps; changes apply to requests whose first row is still to come."""
+        return self.options.dump_faults
+
+    @property
+    def dumper(self) -> Dumper:
+        """What hidden states are dumped through: `about`, and `flush()` for tests.
+
+        Raises:
+            RuntimeError: the server was not started, or has no dump folder.
+        """
+        if self._dumper is None:
+            raise RuntimeError("the embedded server dumps nothing: it was not started, or without dump_dir")
+        return self._dumper
 
     @property
     def requests_seen(self) -> RequestLog:
@@ -91,12 +112,18 @@ class EmbeddedServer:
 
         Raises:
             OSError: the port is taken.
+            DumpFolderError: the dump folder cannot be written to.
         """
         if self.options.model_dir is not None:
             write_model_folder(self.options.model_dir)
         self._socket = socket.create_server((self.options.host, self.options.port), backlog=1024)
         self.port = self._socket.getsockname()[1]
-        self._backend = self._make_backend()
+        try:
+            self._dumper = make_dumper(self.options, self.config, self.port)
+        except DumpFolderError:
+            self._socket.close()
+            raise
+        self._backend = make_backend(self.options, self.config, self._dumper)
         self._backend.start()
         self._service = GenerateService(
             self.options,
@@ -128,6 +155,8 @@ class EmbeddedServer:
             await asyncio.wait_for(self.service.idle.wait(), 1.0)
         await self._runner.cleanup()
         self._backend.stop()
+        if self._dumper is not None:
+            await asyncio.to_thread(self._dumper.close)
         if self._closing is not None:
             await self._closing
         self._runner = None
@@ -177,27 +206,6 @@ class EmbeddedServer:
     def die(self, code: int) -> None:
         """End as the real server does after a fatal request."""
         self._on_death(code)
-
-    def _make_backend(self) -> Backend:
-        options = self.options
-        if options.no_model:
-            return CannedBackend(
-                self.config,
-                max_running=options.max_running_requests,
-                seed=options.seed,
-                length_median=options.length_median,
-                length_sigma=options.length_sigma,
-                fixed_length=options.fixed_length,
-            )
-        from daemon.embedded.engine import Engine  # torch costs seconds: only when there is a model
-
-        return Engine(
-            self.config,
-            max_running=options.max_running_requests,
-            seed=options.seed,
-            eos_bias=options.eos_bias,
-            max_total_tokens=options.max_total_tokens,
-        )
 
     def _play_dead(self, code: int) -> None:
         if self.dead.is_set() or self._runner is None or self._site is None:

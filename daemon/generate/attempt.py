@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from daemon.generate.queue import DatasetQueue
-from daemon.prompts.index import PromptEntry
+from daemon.generate.work_queue import WorkQueue
 from daemon.servers.pool import ServerSlot
 
 
@@ -14,8 +14,9 @@ class Attempt:
     """What the scheduler knows of an open attempt."""
 
     slot: ServerSlot
-    queue: DatasetQueue
-    entry: PromptEntry
+    queue: WorkQueue[Any]
+    entry: Any
+    """Of the queue's kind."""
     rid: str
     number: int
     """In the data set's order of sending."""
@@ -23,6 +24,8 @@ class Attempt:
     """Of the server, when it was sent."""
     started: float
     """On the monotonic clock."""
+    fruitful: bool = False
+    """It has a good answer."""
     silent: bool = False
     """It was given up without any word from the server."""
 

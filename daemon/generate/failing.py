@@ -14,7 +14,7 @@ from contracts.run_config import Generate
 from daemon.events import EventLog
 from daemon.generate.attempt import Attempt
 from daemon.generate.executor import Failed
-from daemon.generate.queue import Trouble
+from daemon.generate.work_queue import Trouble
 from daemon.generate.retry import REFUSALS_IN_A_ROW, Decision, RetryRules, decide
 from daemon.servers.pool import SICK_AFTER, ServerPool
 from daemon.writer import Writer
@@ -141,6 +141,7 @@ class FailureHandling:
             http_status=failed.status,
             retry_in_s=None if decision.delay_s is None else round(decision.delay_s, 3),
             completion_tokens=failed.completion_tokens,
+            stage=attempt.queue.stage,
         )
         self._writer.append(attempt.queue.failures_path, encode_line(failure))
 

@@ -1,29 +1,25 @@
-"""Keeps the servers busy: fixed concurrency, fair over data sets, nothing sent whose response is in the files."""
+"""Keeps the servers busy: fixed concurrency for each stage, fair over data sets, nothing sent that is in the files."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import itertools
 import time
 from collections.abc import Callable
-from typing import Final
-
-import msgspec
+from typing import Any, Final
 
 from contracts.clock import Clock
 from contracts.fold.run import RunFold
-from contracts.records import Response, encode_line
+from contracts.records import Response, Stage
 from contracts.run_config import RunConfig
 from daemon.condition import Condition
 from daemon.events import EventLog
 from daemon.generate.attempt import Attempt
-from daemon.generate.executor import Job, execute
+from daemon.generate.executor import execute
 from daemon.generate.failing import FailureHandling
-from daemon.generate.queue import DatasetQueue
+from daemon.generate.work_queue import WorkQueue
 from daemon.prompts.refusals import PromptError
 from daemon.servers.pool import ServerPool
-from daemon.servers.probe import OK, RID_PREFIX
+from daemon.servers.probe import OK
 from daemon.writer import Writer
 
 TRIAL_S: Final = 10.0
@@ -59,8 +55,7 @@ class Scheduler:
         most_open: Callable[[int], int],
         condition: Condition,
     ) -> None:
-        generate = config.generate
-        self._config = generate
+        self._config = config
         self._fold = fold
         self._pool = pool
         self._writer = writer
@@ -68,16 +63,12 @@ class Scheduler:
         self._clock = clock
         self._most_open = most_open
         self._condition = condition
-        self._failures = FailureHandling(generate, pool, writer, events, clock)
-        self._sampling = config.sampling
-        self._parameters: dict[int | None, bytes] = {}
-        self._session = f"{int(clock.now() * 1000):x}"
-        self._numbers = itertools.count()
+        self._failures = FailureHandling(config.generate, pool, writer, events, clock)
         self._wake = asyncio.Event()
         self._open: dict[asyncio.Task[None], Attempt] = {}
         self._silent_since: float | None = None
         """Since when attempts have been open without an answer of any kind."""
-        self.queues: list[DatasetQueue] = []
+        self.queues: list[WorkQueue[Any]] = []
 
     @property
     def in_flight(self) -> int:
@@ -86,8 +77,21 @@ class Scheduler:
 
     @property
     def concurrency(self) -> int:
-        """How many attempts may be open: what was asked for, within the limit of open files."""
-        return self._most_open(self._fold.concurrency or self._config.concurrency)
+        """How many attempts may be open: what was asked for, within the limit of open files.
+
+        Of those that make answers; in a run that only extracts, of prefill passes.
+        """
+        own = self._config.generate if self._config.generates else self._config.extract
+        asked = self._fold.concurrency if self._fold.events.concurrency is not None else own.concurrency
+        return self._most_open(asked or own.concurrency)
+
+    def _room(self, stage: Stage) -> int:
+        """Return how many more attempts of a stage may be opened."""
+        open_attempts = sum(attempt.queue.stage is stage for attempt in self._open.values())
+        if stage is Stage.GENERATE or not self._config.generates:
+            # An answer that is not yet in its file is still in flight: a killed daemon sends it again.
+            return self.concurrency - open_attempts - self._writer.unwritten
+        return self._most_open(self._config.extract.concurrency) - open_attempts
 
     @property
     def oldest_s(self) -> float | None:
@@ -146,6 +150,8 @@ class Scheduler:
             return False
         if self._writer.unwritten:
             return False  # what is not yet in its file is not yet done
+        if any(queue.busy for queue in self.queues):
+            return False
         return self._condition.draining or all(queue.exhausted and not queue.halted for queue in self.queues)
 
     def _wait_s(self) -> float:
@@ -159,28 +165,33 @@ class Scheduler:
         if not self._condition.may_send:
             self._forget_silence()
             return
-        now, concurrency = time.monotonic(), self.concurrency
-        # An answer that is not yet in its file is still in flight: a killed daemon sends it again.
-        while len(self._open) + self._writer.unwritten < concurrency:
+        for stage in Stage:
+            self._fill(stage)
+
+    def _fill(self, stage: Stage) -> None:
+        queues = [queue for queue in self.queues if queue.stage is stage]
+        if not queues:
+            return
+        now, room = time.monotonic(), self._room(stage)
+        while room > 0:
             slot = self._pool.pick()
             if slot is None:
                 self._forget_silence()
                 return
             suspects = slot.trial is None or now - slot.trial_since >= TRIAL_S
-            queue = self._next_queue(now, suspects)
+            queue = self._next_queue(queues, now, suspects)
             entry = None if queue is None else queue.take(suspects)
             if queue is None or entry is None:
                 return
-            attempt = Attempt(
-                slot, queue, entry, self._rid(queue.name, entry.key), number=queue.sent, life=slot.life, started=now
-            )
+            attempt = Attempt(slot, queue, entry, queue.rid(entry), number=queue.sent, life=slot.life, started=now)
             if queue.is_suspect(entry):
                 slot.trial, slot.trial_since = attempt, now
             self._start(attempt)
+            room -= 1
 
-    def _next_queue(self, now: float, suspects: bool) -> DatasetQueue | None:
+    def _next_queue(self, queues: list[WorkQueue[Any]], now: float, suspects: bool) -> WorkQueue[Any] | None:
         """Return the data set that has the fewest slots for what it still needs."""
-        ready = [queue for queue in self.queues if queue.has_ready(now, suspects)]
+        ready = [queue for queue in queues if queue.has_ready(now, suspects)]
         return min(ready, key=lambda queue: (queue.in_flight + 1) / queue.weight, default=None)
 
     def _start(self, attempt: Attempt) -> None:
@@ -198,6 +209,8 @@ class Scheduler:
         if attempt.on_trial:
             slot.trial = None
         attempt.queue.landed()
+        if not attempt.fruitful:
+            attempt.queue.fruitless(attempt)
         if not attempt.silent:
             self._forget_silence()
         self._wake.set()
@@ -213,48 +226,21 @@ class Scheduler:
     async def _run(self, attempt: Attempt) -> None:
         """Run one attempt from start to record."""
         try:
-            job = self._job(attempt)
+            job = attempt.queue.job(attempt)
         except PromptError as error:
             self._failures.halt(attempt, str(error))
             return
+        generate = self._config.generate
         outcome = await execute(
-            job, attempt.slot.client, self._clock, self._config.request_timeout_s, self._config.think_end_token
+            job, attempt.slot.client, self._clock, generate.request_timeout_s, generate.think_end_token
         )
         if isinstance(outcome, Response):
             self._silent_since = time.monotonic()
-            self._accept(attempt, outcome)
+            attempt.slot.failed_in_a_row = 0
+            attempt.fruitful = True
+            attempt.queue.accept(attempt, outcome)
             return
         attempt.silent = outcome.timed_out
         if not (outcome.timed_out or outcome.connection_lost):
             self._silent_since = time.monotonic()
         await self._failures.settle(attempt, outcome)
-
-    def _accept(self, attempt: Attempt, response: Response) -> None:
-        queue = attempt.queue
-        self._writer.append(queue.responses_path, encode_line(response))
-        attempt.slot.failed_in_a_row = 0
-        queue.answered(attempt.entry, response.completion_tokens)
-
-    def _job(self, attempt: Attempt) -> Job:
-        queue, entry = attempt.queue, attempt.entry
-        return Job(
-            dataset=queue.name,
-            sample_id=entry.sample_id,
-            rid=attempt.rid,
-            input_ids=queue.index.read_ids(entry),
-            prompt_tokens=entry.n_tokens,
-            sampling_params=self._sampling_params(entry.max_new_tokens),
-            attempt=queue.trouble_of(entry).attempts + 1,
-        )
-
-    def _sampling_params(self, max_new_tokens: int | None) -> bytes:
-        text = self._parameters.get(max_new_tokens)
-        if text is None:
-            own = {} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}
-            text = self._parameters[max_new_tokens] = msgspec.json.encode({**self._sampling, **own})
-        return text
-
-    def _rid(self, dataset: str, key: bytes) -> str:
-        """Return a request id that is ours, names the sample, and is used once."""
-        sample = hashlib.blake2b(dataset.encode() + b"\0" + key, digest_size=8).hexdigest()
-        return f"{RID_PREFIX}{sample}.{self._session}.{next(self._numbers):x}"

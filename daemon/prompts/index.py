@@ -26,6 +26,7 @@ from daemon.prompts.token_ids import vocabulary_fault
 
 _BUFFER_BYTES: Final = 1 << 20
 _IMPORT_HINT: Final = "name the file as `prompts = ...` of the data set in run.toml"
+_MASK_TEXT: Final = re.compile(rb'"loss_mask"\s*:\s*(\[[^\[\]]*\])')
 _IDS_TEXT: Final = re.compile(rb'"input_ids"\s*:\s*(\[[^\[\]]*\])')
 
 
@@ -49,7 +50,17 @@ class PromptLimits:
 class PromptEntry:
     """One usable prompt. `offset` and `length` are where the JSON text of its ids lies in the file, in bytes."""
 
-    __slots__ = ("key", "length", "line", "max_new_tokens", "n_tokens", "offset", "pretokenized", "sample_id")
+    __slots__ = (
+        "key",
+        "length",
+        "line",
+        "mask_length",
+        "mask_offset",
+        "max_new_tokens",
+        "n_tokens",
+        "offset",
+        "sample_id",
+    )
 
     def __init__(
         self,
@@ -60,7 +71,8 @@ class PromptEntry:
         n_tokens: int,
         max_new_tokens: int | None,
         line: int,
-        pretokenized: bool,
+        mask_offset: int,
+        mask_length: int,
     ) -> None:
         self.sample_id = sample_id
         self.key = key
@@ -70,8 +82,14 @@ class PromptEntry:
         self.max_new_tokens = max_new_tokens
         """Its own limit when the configured one would not fit (``clip``); None: the configured one."""
         self.line = line
-        self.pretokenized = pretokenized
+        self.mask_offset = mask_offset
+        self.mask_length = mask_length
+        """Where the JSON text of its loss mask lies in the file; a length of 0: it has none."""
+
+    @property
+    def pretokenized(self) -> bool:
         """It has a loss mask: a finished sample, not to be generated."""
+        return self.mask_length > 0
 
 
 class _Line(msgspec.Struct):
@@ -92,7 +110,8 @@ class _Checked:
     ids: list[int]
     raw: bytes
     """The text of the ids, as it is in the file."""
-    pretokenized: bool
+    mask: bytes | None
+    """The text of the loss mask; None: it has none."""
     source_line: int | None = None
 
 
@@ -167,8 +186,19 @@ class PromptIndex:
         Raises:
             PromptFileError: The file vanished, changed or was cut since it was indexed.
         """
-        text = self._file.pread(entry.length, entry.offset)
-        if len(text) != entry.length or not text.startswith(b"[") or not text.endswith(b"]"):
+        return self._read_text(entry, entry.offset, entry.length)
+
+    def read_mask(self, entry: PromptEntry) -> bytes | None:
+        """Return the JSON text of a pre-tokenized entry's loss mask; None for any other.
+
+        Raises:
+            PromptFileError: The file vanished, changed or was cut since it was indexed.
+        """
+        return self._read_text(entry, entry.mask_offset, entry.mask_length) if entry.pretokenized else None
+
+    def _read_text(self, entry: PromptEntry, offset: int, length: int) -> bytes:
+        text = self._file.pread(length, offset)
+        if len(text) != length or not text.startswith(b"[") or not text.endswith(b"]"):
             raise PromptFileError(f"{self.path}: line {entry.line} is not where it was: the file changed while in use")
         return text
 
@@ -221,12 +251,13 @@ class PromptIndex:
                 PromptEntry(
                     sample_id=found.sample_id,
                     key=key,
-                    offset=offset + _place(line, found.raw),
+                    offset=offset + _place(line, found.raw, b'"input_ids"'),
                     length=len(found.raw),
                     n_tokens=len(found.ids),
                     max_new_tokens=own_limit,
                     line=number,
-                    pretokenized=found.pretokenized,
+                    mask_offset=0 if found.mask is None else offset + _place(line, found.mask, b'"loss_mask"'),
+                    mask_length=0 if found.mask is None else len(found.mask),
                 )
             )
         self.refusals = account.refusals
@@ -245,12 +276,13 @@ def _check_fast(line: bytes) -> _Checked | None:
     # A minus is in the text of integers only where one is negative: cheaper to look for than the least of them.
     if not ids or b"-" in raw or not plain or (mask is not None and len(mask) != len(ids)):
         return None
-    return _Checked(record.sample_id, ids, raw, mask is not None, record.source_line)
+    text = None if record.loss_mask is msgspec.UNSET else bytes(record.loss_mask)
+    return _Checked(record.sample_id, ids, raw, text, record.source_line)
 
 
-def _place(line: bytes, raw: bytes) -> int:
-    """Return where the text of the ids is in its line: wherever the same text is, the same ids are."""
-    usual = line.find(b"[", max(0, line.find(b'"input_ids"')))
+def _place(line: bytes, raw: bytes, key: bytes) -> int:
+    """Return where a text of ids or mask is in its line: wherever the same text is, the same values are."""
+    usual = line.find(b"[", max(0, line.find(key)))
     return usual if line.startswith(raw, usual) else line.index(raw)
 
 
@@ -266,7 +298,13 @@ def _check_slowly(line: bytes, account: LineAccount) -> _Checked | Refusal:
     if not raws:
         return Refusal(f"holds token ids, but not as input_ids: {_IMPORT_HINT}", prompt.sample_id)
     sample_id = account.make_up(prompt) if prompt.sample_id is None else prompt.sample_id
-    return _Checked(sample_id, prompt.input_ids, raws[-1], prompt.loss_mask is not None)
+    mask = None
+    if prompt.loss_mask is not None:
+        masks = [text for text in _MASK_TEXT.findall(line) if decode_json(text) == prompt.loss_mask]
+        if not masks:
+            return Refusal(f"has a mask, but not as loss_mask: {_IMPORT_HINT}", sample_id)
+        mask = masks[-1]
+    return _Checked(sample_id, prompt.input_ids, raws[-1], mask)
 
 
 def _fit(prompt: _Checked, limits: PromptLimits) -> int | Refusal | None:
@@ -282,7 +320,7 @@ def _fit(prompt: _Checked, limits: PromptLimits) -> int | Refusal | None:
         return None
     if length >= context:
         return Refusal(f"has {length} tokens: the context of {context} leaves no room for an answer")
-    if prompt.pretokenized or length + limits.max_new_tokens <= context:
+    if prompt.mask is not None or length + limits.max_new_tokens <= context:
         return None
     if limits.over_long == "clip":
         return context - length

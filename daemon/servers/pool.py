@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -61,6 +61,7 @@ class ServerPool:
     Args:
         config: The run's configuration.
         on_change: Called with a slot whose state changed, and with the state it had.
+        new_rid: Gives the request id of each probe.
         objection: Asked about every server that speaks as agreed: why it is not to be used all the same, or None.
     """
 
@@ -68,10 +69,12 @@ class ServerPool:
         self,
         config: RunConfig,
         on_change: Callable[[ServerSlot, str], None],
-        objection: Callable[[Probe], str | None] = lambda probe: None,
+        new_rid: Callable[[], str],
+        objection: Callable[[Probe], Awaitable[str | None]],
     ) -> None:
         self._sampling: dict[str, Any] = config.sampling
         self._on_change = on_change
+        self._new_rid = new_rid
         self._objection = objection
         self._closed = False
         self.slots = [_slot(server, config.generate.connect_timeout_s) for server in config.servers]
@@ -145,6 +148,12 @@ class ServerPool:
             slot.sick_check = self._task(self._check_sick(slot))
         return await asyncio.shield(slot.sick_check)
 
+    def recheck(self, url: str) -> None:
+        """Probe a server again whose answers were good and whose work was not; out of use if the probe says so."""
+        for slot in self.slots:
+            if slot.url == url and slot.state == OK and (slot.sick_check is None or slot.sick_check.done()):
+                slot.sick_check = self._task(self._check_sick(slot))
+
     def mark_down(self, slot: ServerSlot, why: str) -> None:
         """Its process is gone: send nothing more there until a probe succeeds."""
         if slot.state == OK:
@@ -174,7 +183,7 @@ class ServerPool:
         return False
 
     async def _check_sick(self, slot: ServerSlot) -> bool:
-        probe = await probe_server(slot.control, slot.client, self._sampling)
+        probe = await self.probe(slot)
         slot.failed_in_a_row = 0
         if probe.state == OK:
             return False
@@ -195,18 +204,22 @@ class ServerPool:
     async def _probe_until_ok(self, slot: ServerSlot) -> None:
         wait = PROBE_EVERY_S / 8
         while True:
-            probe = await probe_server(slot.control, slot.client, self._sampling)
-            if probe.state == OK:
-                objection = self._objection(probe)
-                if objection is not None:
-                    probe.state, probe.refusal = REFUSED, objection
-            slot.probe = probe
+            probe = slot.probe = await self.probe(slot)
             slot.failed_in_a_row = 0
             self._change(slot, probe.state, probe.refusal)
             if probe.state == OK:
                 return
             await asyncio.sleep(wait)
             wait = min(wait * 2, PROBE_EVERY_S if probe.state in (DOWN, UNREADY) else PROBE_EVERY_MOST_S)
+
+    async def probe(self, slot: ServerSlot) -> Probe:
+        """Ask a server everything that is asked before work is sent to it; changes nothing."""
+        probe = await probe_server(slot.control, slot.client, self._sampling, self._new_rid())
+        if probe.state == OK:
+            objection = await self._objection(probe)
+            if objection is not None:
+                probe.state, probe.refusal = REFUSED, objection
+        return probe
 
     def _change(self, slot: ServerSlot, state: str, reason: str | None) -> None:
         before = slot.state

@@ -6,7 +6,6 @@ must decode and agree with itself. Endpoints that are missing cost features; a w
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +27,6 @@ REFUSED: Final = "refused"
 """It answers, but not as agreed: no work may be sent there."""
 PROBE_IDS: Final = (1, 2, 3)
 PROBE_TIMEOUT_S: Final = 120.0
-RID_PREFIX: Final = "e3."
 _INFO_PATHS: Final = frozenset({"/model_info", "/get_model_info", "/server_info", "/get_server_info"})
 _NOT_NOW: Final = frozenset({408, 425, 429})
 
@@ -51,10 +49,13 @@ class Probe:
     """Longest prompt + 1, as the server counts it."""
     context_length: int | None = None
     speculative: str | None = None
+    radix_cache: bool | None = None
+    rid: str = ""
+    """Of the request that was sent."""
 
 
 async def probe_server(
-    control: ServerControl, client: SglangClient, sampling: dict[str, Any], timeout_s: float = PROBE_TIMEOUT_S
+    control: ServerControl, client: SglangClient, sampling: dict[str, Any], rid: str, timeout_s: float = PROBE_TIMEOUT_S
 ) -> Probe:
     """Probe one server.
 
@@ -62,9 +63,10 @@ async def probe_server(
         control: Its control endpoints.
         client: Its opened client.
         sampling: ``[sampling]`` of the run: sent as it will be, so that a refusal shows now.
+        rid: Of the one small request.
         timeout_s: For the one small answer.
     """
-    probe = Probe(control.url)
+    probe = Probe(control.url, rid=rid)
     try:
         await in_thread(lambda: _ask(control, probe), "server-probe")
     except ServerUnreachable as error:
@@ -91,6 +93,8 @@ def _ask(control: ServerControl, probe: Probe) -> None:
         probe.max_input_len = server.max_req_input_len
         probe.context_length = server.context_length
         probe.speculative = server.speculative_algorithm
+        if server.disable_radix_cache is not None:
+            probe.radix_cache = not server.disable_radix_cache
     probe.vocab_size = control.vocab_size(path)
     if probe.context_length is None:
         probe.context_length = context_of_model(path)
@@ -120,7 +124,7 @@ def context_of_model(model_path: str | None) -> int | None:
 
 
 async def _generate(client: SglangClient, probe: Probe, sampling: dict[str, Any], timeout_s: float) -> None:
-    rid = f"{RID_PREFIX}probe.{uuid.uuid4().hex}"
+    rid = probe.rid
     parameters = {**sampling, "max_new_tokens": 1}
     parameters.pop("min_new_tokens", None)
     request = GenerateRequest(

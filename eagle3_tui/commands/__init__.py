@@ -22,11 +22,20 @@ COMMANDS: Final[dict[str, str]] = {
     "set": "change concurrency or targets while it runs",
     "retry": "put failed or quarantined samples back into the queue",
     "events": "print the last events, or follow them",
+    "verify": "compare what is stored with index, prompts and responses; repair it",
+    "show": "what a run knows of one sample, and what its hidden states are like",
+    "export": "write what is stored in the layout of another trainer",
+    "server-args": "print how to launch SGLang for a run, so that it dumps hidden states",
+    "plugin-path": "print the folder that makes SGLang find the plugin",
     "embedded": "the embedded server alone: SGLang's API over a tiny model",
     "schema": "JSON Schema of every record, message and wire type",
     "completion": "completion script for a shell",
 }
 """Names in the order of the help, each with its one line."""
 
-MODULES: Final[dict[str, str]] = dict.fromkeys(("pause", "resume", "drain", "stop"), "control")
+MODULES: Final[dict[str, str]] = {
+    **dict.fromkeys(("pause", "resume", "drain", "stop"), "control"),
+    "server-args": "server_args",
+    "plugin-path": "plugin_path",
+}
 """Commands whose module has another name."""

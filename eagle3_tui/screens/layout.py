@@ -28,6 +28,8 @@ class Needs:
     table: int
     gpus: int
     servers: int
+    stores: bool = False
+    """Something is stored: the host with its disk comes before a grid of GPUs."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ def share_out(height: int, needs: Needs) -> Heights:
         got, spare = _rules(got, spare)
     got, spare = _give(got, spare, "table", needs.table)
     got, spare = _give(got, spare, "alerts", needs.alerts)
+    if needs.stores:
+        got, spare = _give_whole(got, spare, "servers", needs.servers)
     got, spare = _give_whole(got, spare, "gpus", needs.gpus)
     got, spare = _give_whole(got, spare, "servers", needs.servers)
     got, spare = _rules(got, spare)

@@ -101,6 +101,7 @@ class RunScreen(Screen[None]):
                 table=table_height(status),
                 gpus=grid_height(status, width),
                 servers=servers_height(status),
+                stores=status is not None and status.totals.hidden is not None,
             ),
         )
         if heights == self._heights and small == self._small:

@@ -9,11 +9,12 @@ from typing import Final
 from rich.style import Style
 
 from contracts.status import DatasetStage, DatasetStatus, RunState, RunStatus
+from eagle3_tui.store_text import given_up
 from eagle3_tui.text import UNKNOWN, cell_width, human_count, human_exact, human_percent, human_rate, visible
 from eagle3_tui.widgets.bars import bar, whole_percent
 from eagle3_tui.widgets.line import cell
 from eagle3_tui.widgets.look import MOVING, Look
-from eagle3_tui.widgets.progress import dataset_share
+from eagle3_tui.widgets.progress import dataset_share, stored_share
 from eagle3_tui.widgets.times import short_moment
 
 _NAME_TITLE: Final = "  data set"
@@ -22,6 +23,10 @@ _NAME: Final = (18, 40)
 """Least and most cells of the name."""
 _BAR: Final = (4, 24)
 _PERCENT: Final = 5
+_STORED: Final = 6
+"""Cells of a share of the samples to store."""
+_ROOMY: Final = 100
+"""From this width on both numbers are shown instead."""
 _LENGTH_LIMIT_PCT: Final = 5.0
 
 Cell = tuple[str, Style]
@@ -65,7 +70,7 @@ def choose_columns(status: RunStatus, width: int) -> list[Column]:
 
     A count that calls for attention (failed, unreadable) goes last when columns have to go.
     """
-    wanted = _wanted(status)
+    wanted = _wanted(status, width)
     while len(wanted) > 1 and _total(wanted) > width:
         wanted.remove(max(wanted, key=lambda entry: entry.rank))
     spare = width - _total(wanted)
@@ -81,31 +86,34 @@ def _total(wanted: Sequence[_Wanted]) -> int:
     return sum(entry.column.width for entry in wanted) + len(wanted) - 1
 
 
-def _wanted(status: RunStatus) -> list[_Wanted]:
+def _wanted(status: RunStatus, width: int) -> list[_Wanted]:
     rows = [*status.datasets, status.totals]
     longest = max(cell_width(_NAME_TITLE), *(cell_width(visible(row.name)) + 2 for row in rows))
     least, most = (min(longest, limit + 2) for limit in _NAME)
     done = max(len(_done_text(row)) for row in rows)
     failed = any(row.failed for row in rows)
     unreadable = any(row.unreadable for row in rows)
+    numbers = max(_STORED + 1, *(len(_stored_text(row)) for row in rows)) if width >= _ROOMY else _STORED
+    storing = [_Wanted(Column("stored", numbers, _stored), 3)] if status.totals.hidden is not None else []
     return [
         _Wanted(Column(_NAME_TITLE, least, _name, right=False), 0, most),
-        _Wanted(Column("stage", 8, _stage, right=False), 6),
+        _Wanted(Column("stage", 8, _stage, right=False), 7),
         _Wanted(Column("done/prompts", max(done, 12), _done), 1),
-        _Wanted(Column("to target", _BAR[0] + 1 + _PERCENT, _target, right=False), 3, _BAR[1] + 1 + _PERCENT),
-        _Wanted(Column("tokens", 7, _tokens), 9),
-        _Wanted(Column("mean", 6, _mean), 11),
-        _Wanted(Column("tok/s", 6, _rate), 4),
-        _Wanted(Column("length", 6, _length), 10),
-        _Wanted(Column("failed", 6, _failed), 2 if failed else 7),
-        _Wanted(Column("unread", 6, _unreadable), 2 if unreadable else 8),
-        _Wanted(Column("ETA", 9, _eta), 5),
+        *storing,
+        _Wanted(Column("to target", _BAR[0] + 1 + _PERCENT, _target, right=False), 4, _BAR[1] + 1 + _PERCENT),
+        _Wanted(Column("tokens", 7, _tokens), 10),
+        _Wanted(Column("mean", 6, _mean), 12),
+        _Wanted(Column("tok/s", 6, _rate), 5),
+        _Wanted(Column("length", 6, _length), 11),
+        _Wanted(Column("failed", 6, _failed), 2 if failed else 8),
+        _Wanted(Column("unread", 6, _unreadable), 2 if unreadable else 9),
+        _Wanted(Column("ETA", 9, _eta), 6),
     ]
 
 
 def _name(row: Row, width: int, look: Look) -> Cell:
     sign, _, style = look.stage(row.data.stage)
-    if row.data.stage is DatasetStage.FINISHED and row.data.quarantined:
+    if row.data.stage is DatasetStage.FINISHED and given_up(row.data):
         sign, style = look.signs.warning, look.warn
     if row.total:
         return cell(f"  {row.data.name}", width, look), look.bold
@@ -120,13 +128,24 @@ def _stage(row: Row, width: int, look: Look) -> Cell:
 
 
 def _done_text(data: DatasetStatus) -> str:
-    if data.stage is DatasetStage.PRETOKENIZED and not data.done:
+    if not data.done and (data.stage is DatasetStage.PRETOKENIZED or data.to_answer == 0):
         return f"{UNKNOWN}/{human_exact(data.prompts)}"
     return f"{human_exact(data.done)}/{human_exact(data.to_answer)}"
 
 
 def _done(row: Row, width: int, look: Look) -> Cell:
     return _right(_done_text(row.data), width, look, row)
+
+
+def _stored_text(data: DatasetStatus) -> str:
+    hidden = data.hidden
+    return UNKNOWN if hidden is None else f"{human_exact(hidden.stored)}/{human_exact(hidden.to_store)}"
+
+
+def _stored(row: Row, width: int, look: Look) -> Cell:
+    """Both numbers where there is room for them, else their share."""
+    text = _stored_text(row.data) if width > _STORED else whole_percent(stored_share(row.data))
+    return _right(text, width, look, row)
 
 
 def _target(row: Row, width: int, look: Look) -> Cell:

@@ -1,4 +1,4 @@
-"""The three lines at the top that say whether all is well: state, progress, what is in hand."""
+"""The lines at the top that say whether all is well: state, progress, what is in hand, what is stored."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from functools import partial
 from textual.strip import Strip
 
 from contracts.records import Severity
-from contracts.status import RunState, RunStatus
+from contracts.status import HiddenStatus, RunState, RunStatus
 from eagle3_tui.feed.state import View
 from eagle3_tui.status_table import gave_up, oldest_text, state_text
-from eagle3_tui.text import UNKNOWN, human_count, human_duration, human_exact, human_rate
+from eagle3_tui.store_text import checks_text, only_extracts, used_of
+from eagle3_tui.text import UNKNOWN, human_bytes, human_count, human_duration, human_exact, human_rate
 from eagle3_tui.widgets.bars import bar, whole_percent
 from eagle3_tui.widgets.canvas import Canvas
 from eagle3_tui.widgets.line import Group, group, labelled, line
@@ -19,21 +20,23 @@ from eagle3_tui.widgets.progress import overall_share
 from eagle3_tui.widgets.times import moment
 
 _LEAST_BAR = 8
+_DUMPS_FULL = 0.9
 _WELL = (RunState.RUNNING, RunState.DRAINING, RunState.FINISHED, RunState.WATCHING)
 """States in which no alert means that all is well."""
 
 
 class Header(Canvas):
-    """Run, state, alerts, ETA; progress and speed; counts; and a line for what is out of the ordinary."""
+    """Run, state, alerts, ETA; progress and speed; counts; the store; and a line for what is out of the ordinary."""
 
     def lines(self, view: View, width: int, height: int) -> list[Strip]:
-        """Return three lines, and a fourth where there is a reason or a doubt to show."""
+        """Return three lines, one for the store where there is one, and one where there is a reason or a doubt."""
         return header_lines(view, width, self.look)
 
 
 def header_height(view: View) -> int:
     """Return how many lines the header takes."""
-    return 4 if _notes(view) else 3
+    stores = view.status is not None and view.status.totals.hidden is not None
+    return 3 + stores + bool(_notes(view))
 
 
 def header_lines(view: View, width: int, look: Look) -> list[Strip]:
@@ -47,6 +50,8 @@ def header_lines(view: View, width: int, look: Look) -> list[Strip]:
             line(progress_groups(status, look), width, look),
             line(_count_groups(status, look), width, look),
         ]
+        if status.totals.hidden is not None:
+            lines.append(line(hidden_groups(status, status.totals.hidden, look), width, look))
     notes = _notes(view)
     if notes:
         doubt = view.problem is not None or view.age_s is not None
@@ -141,7 +146,7 @@ def _count_groups(status: RunStatus, look: Look) -> list[Group]:
     totals = status.totals
     oldest = oldest_text(status)
     groups = [
-        labelled("in flight", _of(totals.in_flight, status.concurrency), look.plain, look, 1),
+        _open_requests(status, look),
         *([] if oldest is None else [labelled("oldest", oldest, look.plain, look, 1)]),
         labelled("done", _of(totals.done, totals.to_answer), look.plain, look, 2),
         labelled("failed", human_exact(totals.failed), look.warn if totals.failed else look.plain, look, 0),
@@ -161,6 +166,42 @@ def _count_groups(status: RunStatus, look: Look) -> list[Group]:
         if count:
             groups.append(labelled(label, human_exact(count), look.plain, look, rank))
     return groups + _daemon(status, look)
+
+
+def _open_requests(status: RunStatus, look: Look) -> Group:
+    """Answers that are being made; in a run that makes none, the prefill passes."""
+    hidden = status.totals.hidden
+    if hidden is not None and only_extracts(status):
+        return labelled("passes", human_exact(hidden.in_work), look.plain, look, 1)
+    return labelled("in flight", _of(status.totals.in_flight, status.concurrency), look.plain, look, 1)
+
+
+def hidden_groups(status: RunStatus, hidden: HiddenStatus, look: Look) -> list[Group]:
+    """Return what is stored, how fast, how full the dump folder is, and what is wrong."""
+    failed = sum(hidden.checks.values())
+    groups = [
+        labelled("stored", _of(hidden.stored, hidden.to_store), look.plain, look, 0),
+        group(f"{human_bytes(hidden.bytes):>8}", look.bold, look, rank=1),
+        group(f"{human_rate(hidden.mb_per_s):>5} MB/s", look.bold, look, rank=1),
+    ]
+    if status.dump_budget_bytes is not None:
+        used, budget = status.dump_used_bytes, status.dump_budget_bytes
+        full = used is not None and used >= _DUMPS_FULL * budget
+        groups.append(labelled("dumps", used_of(used, budget), look.warn if full else look.plain, look, 3))
+    if hidden.in_work and not only_extracts(status):
+        groups.append(labelled("passes", human_exact(hidden.in_work), look.plain, look, 6))
+    style = look.warn if failed else look.plain
+    groups.append(labelled("checks failed", human_exact(failed), style, look, 2 if failed else 4))
+    if failed:
+        groups.append(group(checks_text(hidden).partition(" ")[2], look.plain, look, rank=5))
+    if hidden.given_up:
+        groups.append(labelled("not stored", human_exact(hidden.given_up), look.warn, look, 0))
+    if status.disk_full_in_s is not None:
+        groups.append(labelled("disk full in", human_duration(status.disk_full_in_s), look.plain, look, 7))
+    for rank, (label, count) in enumerate((("too long", hidden.skipped), ("cut", hidden.truncated)), start=8):
+        if count:
+            groups.append(labelled(label, human_exact(count), look.plain, look, rank))
+    return groups
 
 
 def _of(part: int | None, whole: int | None) -> str:

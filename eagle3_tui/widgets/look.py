@@ -67,6 +67,7 @@ class Look:
             DatasetStage.PRETOKENIZED: (signs.nothing, "pre-tok", self.dim),
             DatasetStage.WAITING: (signs.waiting, "waiting", self.plain),
             DatasetStage.RUNNING: (signs.running, "running", self.active),
+            DatasetStage.EXTRACTING: (signs.extracting, "extract", self.active),
             DatasetStage.FINISHED: (signs.finished, "finished", self.good),
             DatasetStage.HALTED: (signs.critical, "HALTED", self.bad),
             DatasetStage.WATCHING: (signs.watching, "watching", self.plain),

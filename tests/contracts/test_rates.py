@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contracts.fold.history import History
-from contracts.rates import median_tokens_per_s, tokens_per_s
+from contracts.rates import bytes_per_s, median_tokens_per_s, tokens_per_s
 
 START = 1_800_000_003.4
 
@@ -73,3 +73,12 @@ def test_too_few_minutes_are_no_median() -> None:
     history = finished(*(begin + 60 * minute for minute in range(4)))
     assert median_tokens_per_s([history], begin + 900, begin) is None
     assert median_tokens_per_s([finished(*(begin + 60 * m for m in range(9)))], begin + 900, begin + 301) is None
+
+
+def test_stored_bytes_have_a_speed_of_their_own() -> None:
+    history = History()
+    for second in range(100):
+        bucket = history.bucket(START + second)
+        bucket.tokens, bucket.bytes = 3, 2_000
+    assert bytes_per_s(history, START + 100, START) == pytest.approx(2_000, rel=0.05)
+    assert bytes_per_s(History(), START + 60, START) == 0.0

@@ -27,6 +27,10 @@ class Ruled:
         self.rules = ServerRules(self.config, fingerprint_of(self.config), self.file, log)
 
 
+async def no_objection(probe: Probe) -> str | None:
+    return None
+
+
 def needs(vocab_size: int | None = 1000, longest: int = 50, whole: int = 114) -> Needs:
     return Needs(PromptLimits(vocab_size, None, None, 64), longest, whole)
 
@@ -88,7 +92,7 @@ def test_a_model_that_cannot_be_noted_is_not_used(tmp_path: Path) -> None:
 )
 def test_how_loudly_a_change_is_told(before: str, state: str, severity: str, tmp_path: Path) -> None:
     ruled = Ruled(tmp_path)
-    slot = ServerPool(ruled.config, lambda slot, before: None).slots[0]
+    slot = ServerPool(ruled.config, lambda slot, before: None, lambda: "", no_objection).slots[0]
     slot.state, slot.reason, slot.probe = state, "because", Probe("http://h:1", notes=["no limit known"])
     ruled.rules.changed(slot, before)
     assert ruled.events[0].severity == severity

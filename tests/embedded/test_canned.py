@@ -80,9 +80,11 @@ async def test_slots_queue_and_abort() -> None:
 
 def test_without_a_model_torch_is_not_imported() -> None:
     code = (
-        "import sys; from daemon.embedded.server import EmbeddedServer; from daemon.embedded.options import Options;"
+        "import sys; from daemon.embedded.server import EmbeddedServer;"
+        "from daemon.embedded.backends import make_backend;"
         "from daemon.embedded.arguments import build_parser, options_from;"
-        "EmbeddedServer(options_from(build_parser().parse_args(['--no-model'])))._make_backend();"
+        "server = EmbeddedServer(options_from(build_parser().parse_args(['--no-model'])));"
+        "make_backend(server.options, server.config, None);"
         "sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from daemon.request_ids import is_probe
 from tests.support.counting_server import counting_server
 from tests.support.runs import answered, make_run, prompt_lines, responses, until
 from tests.support.scripted_sglang import Request, ScriptedSglang, answer_well
@@ -60,21 +61,21 @@ def _until_grown(rids: Path) -> None:
     deadline = time.monotonic() + 20.0
     while time.monotonic() < deadline:
         new = rids.read_bytes()[before:] if rids.exists() else b""
-        if any(not line.startswith(b"e3.probe.") for line in new.splitlines()):
+        if any(not is_probe(line.decode()) for line in new.splitlines()):
             return
         time.sleep(0.002)
     raise AssertionError("the daemon sends nothing")
 
 
 def _check_requests(run: Path, rids: Path, seed: int) -> None:
-    """Compare what the server saw with what was written, life by life; a life's rids have one middle part."""
-    seen = [rid.split(".") for rid in rids.read_text().splitlines() if not rid.startswith("e3.probe.")]
-    sent = Counter(life for _, _, life, _ in seen)
-    written = Counter(record["rid"].split(".")[2] for name in ("B1", "B2") for record in responses(run, name))
+    """Compare what the server saw with what was written, life by life; a life's rids have one session."""
+    seen = [rid.split(".") for rid in rids.read_text().splitlines() if not is_probe(rid)]
+    sent = Counter(life for _, _, _, life, _ in seen)
+    written = Counter(record["rid"].split(".")[3] for name in ("B1", "B2") for record in responses(run, name))
     in_flight = {life: sent[life] - written[life] for life in sent}
     assert max(in_flight.values()) <= CONCURRENCY, f"more repeated than were in flight (seed {seed}): {in_flight}"
     assert len(sent) > KILLS // 2, f"half of the daemons and the last got to work (seed {seed})"
-    samples = Counter(sample for _, sample, _, _ in seen)
+    samples = Counter(sample for _, _, sample, _, _ in seen)
     assert len(samples) == SAMPLES
     assert len(seen) - SAMPLES == sum(in_flight.values()), f"seed {seed}"
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from daemon.request_ids import RequestIds
 from daemon.servers.client import SglangClient
 from daemon.servers.info import ServerControl
 from daemon.servers.probe import Probe, probe_server
@@ -16,6 +18,6 @@ async def probe(url: str, sampling: dict[str, Any], api_key: str | None = None) 
     client = SglangClient(url, api_key, _CONNECT_S)
     await client.open()
     try:
-        return await probe_server(ServerControl(url, api_key), client, sampling)
+        return await probe_server(ServerControl(url, api_key), client, sampling, RequestIds(Path("run"), "s").probe(captured=False))
     finally:
         await client.close()

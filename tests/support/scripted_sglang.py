@@ -12,6 +12,8 @@ from weakref import WeakValueDictionary
 
 from aiohttp import web
 
+from daemon.request_ids import is_probe
+
 Answer = Callable[["Request"], Awaitable[web.StreamResponse]]
 
 
@@ -124,7 +126,7 @@ class ScriptedSglang:
 
     async def _generate(self, http: web.Request) -> web.StreamResponse:
         request = Request(self, http, json.loads(await http.read()))
-        if request.rid.startswith("e3.probe."):
+        if is_probe(request.rid):
             self.probes += 1
             return await self.probe(request)
         self.seen.append(request)

@@ -3,8 +3,9 @@
 ``<rid>.dump``, one for each request, a sparse file::
 
     0       4096    header: one JSON object (`DumpHeader`), then a newline, then spaces
-    4096    8*C     marks: for each position (uint32 token id that was fed, uint32 number of the forward pass, from 1);
-                    a position that was never written reads as pass 0. C is the server's context length
+    4096    8*C     marks: for each position (uint32 token id that was fed, uint32 number of the batch of rows that it
+                    came in, from 1; a forward pass is one batch or, when long, several); a position that was never
+                    written reads as batch 0. C is the server's context length
     R       ...     rows: for each position K+1 slots of H values, slot 0..K-1 the outputs of the layers, ascending,
                     slot K the last hidden state. R (``rows_offset``) is a multiple of 4096
 
@@ -25,13 +26,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 FORMAT: Final = "eagle3-dump/1"
 HEADER_BYTES: Final = 4096
 MARK: Final = "<II"
-"""struct format of a mark: token id, number of the forward pass."""
+"""struct format of a mark: token id, number of the batch of rows."""
 MARK_BYTES: Final = 8
 _PAGE: Final = 4096
 DUMP_SUFFIX: Final = ".dump"
@@ -189,8 +191,9 @@ def _decode(kind: type[Kind], text: bytes) -> Kind:
         if not isinstance(raw, dict) or raw.get("format") != FORMAT:
             raise DumpFormatError(f"is not {FORMAT}: {text[:80]!r}")
         known = {field.name for field in dataclasses.fields(kind)}
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in raw.items()}
-        return kind(**{name: value for name, value in values.items() if name in known})
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in raw.items()}
+        made: Callable[..., Kind] = kind
+        return made(**{name: value for name, value in values.items() if name in known})
     except (ValueError, TypeError) as error:
         if isinstance(error, DumpFormatError):
             raise

@@ -15,11 +15,15 @@ from hypothesis import strategies as st
 
 import contracts.fold.checkpoint as checkpoint_module
 from contracts.fold.dataset import DatasetFold, DatasetState
+from contracts.fold.failures import SampleFailure
+from contracts.fold.hidden import StoredForm, StoredSize
+from contracts.fold.history import Bucket
 from contracts.fold.run import RunFold
 from contracts.journal.tail import Position, Tail
-from contracts.records import FailureClass, NextStep
+from contracts.records import CaptureCheck, DroppedSample, FailureClass, NextStep
 from contracts.run_dir import RunDir
 from tests.support.records import NOW, failure, folded, make_run, prompt_line, response, write
+from tests.support.stored import failed_capture, stored
 
 
 @pytest.fixture
@@ -39,6 +43,9 @@ def run(tmp_path: Path) -> RunDir:
     write(run.dataset("d").responses, records)
     refused = {"error": FailureClass.INVALID_INPUT, "next": NextStep.REFUSED, "line": 3}
     write(run.dataset("d").failures, [failure("f"), failure(None, **refused), b"no\n"])
+    write(run.dataset("d").failures, [failed_capture("f"), failed_capture("g", CaptureCheck.NO_ROOM)])
+    kept = [stored("d-1", 0), stored("é", 1, truncated_from=99), stored("d-2", 2), stored("d-3", 1, norm="over_weight")]
+    write(run.dataset("d").hidden_states, [*kept, DroppedSample(sample_id="d-2", why="x", at=NOW), b"no\n"])
     write(run.dataset("e").responses, [response("e-0", 2)])
     return run
 
@@ -270,10 +277,15 @@ def test_the_version_is_raised_when_folds_change() -> None:
             type(DatasetState().prompts),
             type(DatasetState().responses),
             type(DatasetState().failures),
+            type(DatasetState().hidden),
+            Bucket,
+            SampleFailure,
+            StoredForm,
+            StoredSize,
         )
     ]
     digest = hashlib.sha256("\n".join(fields).encode()).hexdigest()[:12]
-    assert (checkpoint_module.VERSION, digest) == (5, "d868a124beda")
+    assert (checkpoint_module.VERSION, digest) == (6, "79689fcf97f4")
 
 
 @settings(max_examples=25, deadline=None)

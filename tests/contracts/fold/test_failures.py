@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from contracts.fold.failures import FailureFold, SampleFailure
-from contracts.records import FailureClass, NextStep, Requeue, encode_line
+from contracts.records import CaptureCheck, FailureClass, NextStep, Requeue, Stage, encode_line
 from tests.support.records import NOW, failure
+from tests.support.stored import failed_capture
 
 
 def fold_of(*records: msgspec.Struct | bytes) -> FailureFold:
@@ -105,3 +106,63 @@ def test_lines_that_are_no_failures_are_unreadable_and_safe_to_show() -> None:
     assert fold.unreadable.first[0].line == 3
     assert all(place.why.isprintable() for place in fold.unreadable.first)
     assert set(fold.samples) == {b"a"}
+
+
+class TestOfExtraction:
+    """The two halves of the job do not touch each other."""
+
+    def test_a_failed_capture_says_nothing_of_the_answer(self) -> None:
+        fold = fold_of(failed_capture("a"), failed_capture("a", CaptureCheck.ZERO_ROW, attempt=2))
+        assert (fold.samples, fold.by_class, fold.history.is_empty) == ({}, {}, True)
+        assert (fold.extract[b"a"].attempt, fold.extract[b"a"].check) == (2, CaptureCheck.ZERO_ROW)
+        assert fold.checks == {"ids": 1, "zero_row": 1}
+        assert fold.extract_history.since(0).failures == 2
+
+    def test_a_failed_answer_says_nothing_of_captures(self) -> None:
+        fold = fold_of(failure("a"), failure("b", **DRIFT))
+        assert (fold.extract, fold.checks, fold.extract_halted) == ({}, {}, None)
+        assert fold.extract_history.is_empty
+
+    def test_want_of_room_is_no_fault_of_the_rows(self) -> None:
+        bucket = fold_of(failed_capture("a", CaptureCheck.NO_ROOM)).extract_history.since(0)
+        assert (bucket.no_room, bucket.failures) == (1, 0)
+
+    def test_a_sample_that_is_left_out_failed_no_check(self) -> None:
+        refused = {"error": FailureClass.INVALID_INPUT, "next": NextStep.REFUSED}
+        fold = fold_of(failed_capture("a", CaptureCheck.TOO_LONG, **refused))
+        assert (fold.checks, fold.extract_history.is_empty) == ({}, True)
+        assert (fold.extract[b"a"].next, fold.refused_lines) == (NextStep.REFUSED, {})
+
+    def test_a_pass_that_a_server_lost_failed_no_check(self) -> None:
+        fold = fold_of(failure("a", stage=Stage.EXTRACT, **DOWN))
+        assert (fold.extract[b"a"].deaths, fold.checks, fold.extract_history.is_empty) == (1, {}, True)
+
+    @pytest.mark.parametrize(
+        ("requeue", "halted", "extract_halted"),
+        [
+            (Requeue(at=NOW), False, False),
+            (Requeue(at=NOW, stage=Stage.EXTRACT), True, False),
+            (Requeue(at=NOW, stage=Stage.GENERATE), False, True),
+            (Requeue(at=NOW, error=FailureClass.CAPTURE), True, False),
+            (Requeue(at=NOW, error=FailureClass.CONTRACT_DRIFT), False, False),
+            (Requeue(at=NOW, error=FailureClass.TRANSIENT), True, True),
+            (Requeue(at=NOW, sample_id="a"), True, True),
+        ],
+    )
+    def test_a_requeue_ends_the_halt_of_its_stage(self, requeue: Requeue, halted: bool, extract_halted: bool) -> None:
+        fault = failed_capture("a", CaptureCheck.LAYERS, next=NextStep.STOPPED, message="layers [1] for [2]")
+        before = fold_of(failure("a", **DRIFT), fault)
+        assert (before.halted, before.extract_halted) == ("rid differs", "layers [1] for [2]")
+        before.apply(requeue)
+        assert (before.halted is not None, before.extract_halted is not None) == (halted, extract_halted)
+
+    def test_a_requeue_clears_the_samples_of_its_stage(self) -> None:
+        records = (failure("a"), failed_capture("a"))
+        for stage, left in ((None, (0, 0)), (Stage.GENERATE, (0, 1)), (Stage.EXTRACT, (1, 0))):
+            fold = fold_of(*records, Requeue(at=NOW, stage=stage, sample_id="a"))
+            assert (len(fold.samples), len(fold.extract)) == left
+
+    def test_refused_prompts_are_no_matter_of_extraction(self) -> None:
+        refused = failure(None, line=3, error=FailureClass.INVALID_INPUT, next=NextStep.REFUSED)
+        requeue = Requeue(at=NOW, error=FailureClass.INVALID_INPUT, stage=Stage.EXTRACT)
+        assert fold_of(refused, requeue).refused_lines == {3: "HTTP 503"}

@@ -72,3 +72,19 @@ def test_a_sum_is_that_of_the_spans(times: list[int], start: float) -> None:
     history = filled([float(at) for at in times])
     expected = sum(bucket.responses for begin, _, bucket in history.spans() if begin >= start)
     assert history.since(start).responses == expected
+
+
+def test_the_newest_thing_is_known_to_the_width_of_its_bucket() -> None:
+    history = History()
+    assert history.newest is None
+    history.bucket(1_800_000_007.9)
+    history.bucket(1_800_000_003.0)
+    assert history.newest == 1_800_000_007.0
+    assert History(coarse={30_000_000: Bucket()}).newest == 1_800_000_000.0
+
+
+def test_all_counts_are_added_up() -> None:
+    names = Bucket.__struct_fields__
+    total = Bucket(*range(1, len(names) + 1))
+    total.add(Bucket(*(10 for _ in names)))
+    assert [getattr(total, name) for name in names] == [number + 11 for number in range(len(names))]

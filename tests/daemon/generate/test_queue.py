@@ -6,8 +6,11 @@ import pytest
 
 from contracts.fold.run import RunFold
 from contracts.records import Failure, FailureClass, NextStep, Requeue, encode_line
-from daemon.generate.queue import DatasetQueue, Trouble, typical_tokens
+from daemon.generate.queue import DatasetQueue, typical_tokens
+from daemon.generate.work_queue import Trouble
 from daemon.prompts.index import PromptEntry, PromptIndex, PromptLimits
+from daemon.request_ids import RequestIds
+from daemon.writer import Writer
 from tests.support.runs import make_run, prompt_lines
 
 LIMITS = PromptLimits(None, None, None, 64)
@@ -41,7 +44,9 @@ class Queues:
     def queue(self, name: str = "B1") -> DatasetQueue:
         self.fold.poll()
         dataset = self.fold.datasets[name]
-        return DatasetQueue(self.fold, dataset, PromptIndex.build(dataset.folder.prompts, LIMITS))
+        index = PromptIndex.build(dataset.folder.prompts, LIMITS)
+        writer = Writer(lambda lines: None, lambda trouble: None)
+        return DatasetQueue(self.fold, dataset, index, writer, RequestIds(self.run, "s"))
 
 
 def ids(queue: DatasetQueue, now: float = 0.0, suspects: bool = True) -> list[str]:

@@ -8,7 +8,9 @@ import pytest
 from aiohttp import web
 
 from contracts.run_config import ConfigError, RunConfig, Server, load_run_config
+from daemon.request_ids import RequestIds
 from daemon.servers.pool import SICK_AFTER, ServerPool, ServerSlot, api_key_of
+from daemon.servers.probe import Probe
 from tests.support.runs import make_run, until
 from tests.support.scripted_sglang import Request, ScriptedSglang
 
@@ -38,7 +40,12 @@ class Opened:
     def __init__(self, config: RunConfig, objections: list[str] | None = None) -> None:
         self.news: list[tuple[str, str]] = []
         self.objections = objections if objections is not None else []
-        self.pool = ServerPool(config, self._changed, lambda probe: self.objections[0] if self.objections else None)
+        self.pool = ServerPool(
+            config, self._changed, lambda: RequestIds(Path("run"), "s").probe(captured=False), self._objection
+        )
+
+    async def _objection(self, probe: Probe) -> str | None:
+        return self.objections[0] if self.objections else None
 
     def _changed(self, slot: ServerSlot, before: str) -> None:
         self.news.append((before, slot.state))

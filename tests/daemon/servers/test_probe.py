@@ -26,7 +26,9 @@ async def probed(url: str, sampling: dict[str, Any] | None = None, timeout_s: fl
     client = SglangClient(url, None, 2.0)
     await client.open()
     try:
-        return await probe_server(ServerControl(url, timeout_s=0.3), client, sampling or {}, timeout_s)
+        return await probe_server(
+            ServerControl(url, timeout_s=0.3), client, sampling or {}, "e3g.t.probe.s.0", timeout_s
+        )
     finally:
         await client.close()
 
@@ -53,7 +55,7 @@ async def test_the_runs_own_sampling_is_tried_with_one_token(server: ScriptedSgl
     await probed(server.url, {"temperature": 0.6, "max_new_tokens": 8192, "min_new_tokens": 5})
     (body,) = sent
     assert body["sampling_params"] == {"temperature": 0.6, "max_new_tokens": 1}
-    assert "input_ids" in body and "prompt_token_ids" not in body and body["rid"].startswith("e3.")
+    assert "input_ids" in body and "prompt_token_ids" not in body and body["rid"] == "e3g.t.probe.s.0"
 
 
 async def wants_prompt_token_ids(request: Request) -> web.Response:

@@ -69,16 +69,6 @@ async def test_a_fault_of_our_own_that_ends_it_is_told_before_the_end(
     assert "the daemon ends: it broke: KeyError('odd')" in fault["message"]
 
 
-async def test_the_stage_that_is_not_there_yet_is_said(tmp_path: Path) -> None:
-    async with ScriptedSglang() as server:
-        run = make_run(tmp_path, [server.url], {"B1": prompt_lines(1)})
-        config = run / "run.toml"
-        config.write_text(config.read_text().replace("[run]\n", '[run]\nstages = ["generate", "extract"]\n'))
-        assert await run_to_end(run) is False
-    said = [event for event in events(run, "daemon.note") if "stage extract is not part" in event["message"]]
-    assert [event["severity"] for event in said] == ["warning"]
-
-
 async def test_a_fault_of_our_own_costs_one_sample_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from daemon.generate import scheduler
 

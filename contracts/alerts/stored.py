@@ -1,0 +1,88 @@
+"""Alerts on the hidden states of one data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from contracts.alerts.view import View, make_alert
+from contracts.fold.dataset import DatasetFold
+from contracts.records import CaptureCheck, NextStep, Severity
+from contracts.status import AlertStatus
+from contracts.work import dataset_storing, extracts, generates
+
+
+def _extract_halted(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
+    if dataset.failures.extract_halted is not None and extracts(view.fold):
+        yield make_alert(
+            "extract_halted",
+            Severity.CRITICAL,
+            f"its hidden states are no longer taken, they are wrong in the same way each time: "
+            f"{dataset.failures.extract_halted}",
+            "Start the server with the command that eagle3 server-args prints (layers, norm, no prefix cache), or "
+            f"correct [extract], then: eagle3 retry --dataset {dataset.name} --error capture",
+            dataset,
+        )
+
+
+def _given_up(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
+    held = [
+        failure
+        for _, failure in dataset.extract_given_up_samples()
+        if not (failure.check is CaptureCheck.TOO_LONG and failure.next is NextStep.REFUSED)
+    ]
+    if held:
+        last = max(held, key=lambda failure: failure.at)
+        yield make_alert(
+            "not_stored",
+            Severity.WARNING,
+            f"the hidden states of {len(held):,} samples are given up; newest: {last.check or last.error}: "
+            f"{last.message}",
+            f"Try those again that failed a check with: eagle3 retry --dataset {dataset.name} --error capture",
+            dataset,
+        )
+
+
+def _skipped(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
+    skipped = sum(failure.check is CaptureCheck.TOO_LONG for _, failure in dataset.extract_given_up_samples())
+    of, limit = dataset.extract_settled, view.limits.skipped_share_pct
+    if of >= view.limits.min_samples and skipped * 100 > limit * of:
+        yield make_alert(
+            "skipped_share",
+            Severity.WARNING,
+            f"{skipped:,} of {of:,} samples ({100 * skipped / of:.1f} %) are left out of the store, they are too long; "
+            f"limit {limit:g} %",
+            'Raise max_tokens of [extract] or of the data set, or cut such samples: over_long = "truncate".',
+            dataset,
+        )
+
+
+def _mixed(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
+    odd = dataset.hidden.odd
+    if odd:
+        first = min(odd.values(), key=lambda place: place.line)
+        yield make_alert(
+            "store_mixed",
+            Severity.CRITICAL,
+            f"{len(odd):,} stored samples contradict the others; the first is line {first.line} of "
+            f"hidden_states.jsonl: {first.why}",
+            "Do not train on this store. eagle3 verify says which samples, and with --repair has them made again.",
+            dataset,
+        )
+
+
+def _nothing_to_store(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
+    if not extracts(view.fold) or generates(view.fold) or not dataset.prompts_to_answer:
+        return
+    if dataset_storing(view.fold, dataset).to_store is None:
+        yield make_alert(
+            "nothing_to_store",
+            Severity.WARNING,
+            "has no response to take hidden states of, and this run makes none",
+            "Name a file of responses in its [[datasets]] entry, or add generate to the stages.",
+            dataset,
+        )
+
+
+STORED_RULES: Final = (_extract_halted, _given_up, _skipped, _mixed, _nothing_to_store)
+"""Each yields the alerts of its kind that hold for a data set."""

@@ -1,0 +1,86 @@
+"""(fold, heartbeat, now) -> the hidden states' part of the status. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from contracts.eta import Storing
+from contracts.fold.dataset import DatasetFold
+from contracts.fold.run import RunFold
+from contracts.rates import bytes_per_s
+from contracts.records import CaptureCheck, Heartbeat, NextStep
+from contracts.status import HiddenStatus
+from contracts.work import extracts
+
+GROWTH_WINDOW_S: Final = 600.0
+"""When the disk will be full is judged by the rate of this long."""
+
+
+def hidden_status(
+    fold: RunFold, dataset: DatasetFold, storing: Storing, heartbeat: Heartbeat | None, now: float
+) -> HiddenStatus | None:
+    """Return what is stored of a data set; None where the run does not extract and nothing is."""
+    hidden = dataset.hidden
+    if not extracts(fold) and not hidden.stored:
+        return None
+    failed = given_up = skipped = 0
+    for _, failure in dataset.open_extract_failures():
+        if failure.check is CaptureCheck.TOO_LONG and failure.next is NextStep.REFUSED:
+            skipped += 1
+            continue
+        failed += 1
+        given_up += failure.next in (NextStep.QUARANTINED, NextStep.REFUSED)
+    speed = None
+    if heartbeat is not None:
+        speed = bytes_per_s(hidden.history, now, fold.events.session_started_at)
+    return HiddenStatus(
+        to_store=storing.to_store,
+        stored=dataset.stored,
+        tokens=hidden.tokens,
+        bytes=hidden.stored_bytes,
+        mb_per_s=None if speed is None else round(speed / 1e6, 3),
+        failed=failed,
+        given_up=given_up,
+        skipped=skipped,
+        truncated=hidden.truncated,
+        in_work=heartbeat.extracting.get(dataset.name, 0) if heartbeat else None,
+        checks=dict(sorted(dataset.failures.checks.items())),
+    )
+
+
+def hidden_totals(parts: Iterable[HiddenStatus | None]) -> HiddenStatus | None:
+    """Add up the data sets that have a part; a sum of which something is unknown is unknown, but for speeds."""
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    checks: dict[str, int] = {}
+    for part in known:
+        for kind, count in part.checks.items():
+            checks[kind] = checks.get(kind, 0) + count
+    to_store = [part.to_store for part in known if part.to_store is not None]
+    in_work = [part.in_work for part in known if part.in_work is not None]
+    speeds = [part.mb_per_s for part in known if part.mb_per_s is not None]
+    return HiddenStatus(
+        to_store=sum(to_store) if len(to_store) == len(known) else None,
+        stored=sum(part.stored for part in known),
+        tokens=sum(part.tokens for part in known),
+        bytes=sum(part.bytes for part in known),
+        mb_per_s=round(sum(speeds), 3) if speeds else None,
+        failed=sum(part.failed for part in known),
+        given_up=sum(part.given_up for part in known),
+        skipped=sum(part.skipped for part in known),
+        truncated=sum(part.truncated for part in known),
+        in_work=sum(in_work) if len(in_work) == len(known) else None,
+        checks=dict(sorted(checks.items())),
+    )
+
+
+def disk_full_in_s(fold: RunFold, now: float) -> float | None:
+    """Return when the run's disk is full, by what the store grows; None when unknown or it does not grow."""
+    host, since = fold.telemetry.host, fold.events.session_started_at
+    if host is None or host.disk_free_bytes is None:
+        return None
+    rates = [bytes_per_s(dataset.hidden.history, now, since, GROWTH_WINDOW_S) for dataset in fold.datasets.values()]
+    rate = sum(each for each in rates if each is not None)
+    return host.disk_free_bytes / rate if rate else None

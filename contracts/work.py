@@ -1,0 +1,62 @@
+"""(fold, data set) -> what is known of its work: answers to be made, hidden states to be stored. Pure."""
+
+from __future__ import annotations
+
+from contracts.eta import Storing, Work, answers_to_come
+from contracts.fold.dataset import DatasetFold
+from contracts.fold.run import RunFold
+
+
+def generates(fold: RunFold) -> bool:
+    """Whether answers are made, or may be for all that is known (a foreign folder)."""
+    return fold.config is None or fold.config.generates
+
+
+def extracts(fold: RunFold) -> bool:
+    """Whether hidden states are stored."""
+    return fold.config is not None and fold.config.extracts
+
+
+def dataset_work(fold: RunFold, dataset: DatasetFold) -> Work:
+    """Return what is known of the answers that a data set needs; a run that only extracts needs none."""
+    prompts, target = dataset.prompts_to_answer, fold.target_of(dataset.name)
+    if not generates(fold):
+        prompts, target = None if prompts is None else 0, None
+    # Answers to prompts that are no longer there settle nothing: a prompt file that was replaced is not done.
+    settled = max(len(dataset.responses.done) + dataset.quarantined - _strangers(fold, dataset), 0)
+    return Work(
+        prompts=prompts,
+        settled=settled,
+        completion_tokens=dataset.responses.completion_tokens if dataset.responses.known else None,
+        known=dataset.responses.known,
+        target_tokens=target,
+    )
+
+
+def dataset_storing(fold: RunFold, dataset: DatasetFold) -> Storing:
+    """Return what is known of the hidden states of a data set.
+
+    How many there are to store is unknown where a run that makes no answers has found none: nobody asks for a store
+    of nothing, they are to be put there yet.
+    """
+    to_store = dataset.to_store
+    if to_store is not None:
+        to_store = max(to_store - max(_strangers(fold, dataset) - dataset.responses.nameless, 0), 0)
+    if to_store == 0 and not generates(fold) and dataset.prompts_to_answer:
+        to_store = None
+    # A data set of which nothing is stored or answered yet is taken for one like the others.
+    alike = [dataset] if dataset.stored else list(fold.datasets.values())
+    stored = sum(each.stored for each in alike)
+    known = sum(each.responses.known for each in fold.datasets.values())
+    answered = sum(each.responses.completion_tokens for each in fold.datasets.values())
+    return Storing(
+        to_store=to_store,
+        settled=dataset.extract_settled,
+        to_come=answers_to_come(dataset_work(fold, dataset), answered / known if known else None),
+        sample_tokens=sum(each.hidden.tokens for each in alike) / stored if stored else None,
+        sample_bytes=sum(each.hidden.stored_bytes for each in alike) / stored if stored else None,
+    )
+
+
+def _strangers(fold: RunFold, dataset: DatasetFold) -> int:
+    return fold.events.strangers.get(dataset.name, 0)

@@ -1,0 +1,252 @@
+"""The captures of a session: how much of the dump folder they may take, from their first row to their place in a store.
+
+A capture is open from the sending of its request until its index record is read back from the file, or until nobody
+wants it any more; then its dump is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from contracts.clock import Clock
+from contracts.records import CaptureCheck, Severity, StoredSample, encode_line
+from contracts.run_config import RunConfig
+from daemon.capture.arrival import await_rows
+from daemon.capture.budget import DumpBudget, LengthEstimate, dump_bytes, free_budget, measure
+from daemon.capture.fault import CaptureFault
+from daemon.capture.leftovers import remove_dump
+from daemon.capture.order import TakeOrder
+from daemon.capture.taker import take
+from daemon.condition import Condition
+from daemon.events import EventLog
+from daemon.extract.rows_of_servers import RowsOfServers
+from daemon.extract.stores import Store
+from daemon.request_ids import RequestIds
+from daemon.threads import in_thread
+from daemon.writer import Writer
+
+STORING: Final = 2
+"""Samples that are checked and stored at a time: a disk is not faster with more."""
+WATCH_S: Final = 0.5
+ROOM_RETRY_S: Final = 1.0
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Captures:
+    """All captures of a run's session.
+
+    Args:
+        config: The run's configuration.
+        rows: What rows are.
+        rids: Names the requests.
+        writer: Takes the index records.
+        clock: Gives the times.
+        events: Takes what a person should read.
+        condition: Told when a store cannot be written.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        rows: RowsOfServers,
+        rids: RequestIds,
+        writer: Writer,
+        clock: Clock,
+        events: EventLog,
+        condition: Condition,
+    ) -> None:
+        self.folder = rows.folder
+        self._rows = rows
+        self.lengths = LengthEstimate(config.max_new_tokens)
+        self._config = config
+        self._rids = rids
+        self._writer = writer
+        self._clock = clock
+        self._events = events
+        self._condition = condition
+        self._budget: DumpBudget | None = None
+        self._open: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._storing = asyncio.Semaphore(STORING)
+        self.given_up = 0
+        """Captures that were ended for want of room."""
+
+    def open_folder(self) -> None:
+        """Make the dump folder and see how much of it is ours.
+
+        Raises:
+            OSError: It cannot be made or looked at.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        own = sum(measure(self.folder, self._rids.tag).values())
+        self._budget = DumpBudget(free_budget(self.folder, self._config.extract.dump_budget_gb, own))
+
+    @property
+    def taking(self) -> int:
+        """Captures that are being awaited, checked or stored."""
+        return len(self._tasks)
+
+    @property
+    def budget_bytes(self) -> int | None:
+        """Most that dumps may take; None before the folder was opened."""
+        return None if self._budget is None else self._budget.limit_bytes
+
+    @property
+    def used_bytes(self) -> int | None:
+        """What dumps take or may come to take."""
+        return None if self._budget is None else self._budget.used
+
+    def too_large(self, tokens: int) -> CaptureFault | None:
+        """Return why a sample cannot be captured at all, however empty the folder is; None when it can."""
+        needed, limit = self._bytes(tokens), self.budget_bytes
+        if needed is None or limit is None or needed <= limit:
+            return None
+        return CaptureFault(
+            CaptureCheck.TOO_LARGE,
+            f"{tokens} rows need {needed / 1e6:,.1f} MB in {self.folder}, whose budget is {limit / 1e6:,.1f} MB: a "
+            f"larger [extract] dump_budget_gb or folder, or a smaller max_tokens would help",
+        )
+
+    def has_room(self, tokens: int) -> bool:
+        """Whether so many rows could be captured now."""
+        needed, budget = self._bytes(tokens), self._budget
+        return needed is not None and budget is not None and budget.used + needed <= budget.limit_bytes
+
+    def begin(self, dataset: str, key: bytes, tokens: int, at_least: int | None = None) -> str | None:
+        """Open a capture.
+
+        Args:
+            dataset: Of the sample.
+            key: Of the sample.
+            tokens: Rows that will come, or so many as are to be expected.
+            at_least: Rows that will come for certain, while its answer is generated; None: ``tokens`` is certain.
+
+        Returns:
+            The id for its request; None: there is no room, or no server has told yet what rows are.
+        """
+        needed = self._bytes(tokens)
+        if needed is None or self._budget is None:
+            return None
+        rid = self._rids.captured(dataset, key)
+        try:
+            if not self._budget.try_reserve(rid, needed, None if at_least is None else self._bytes(at_least)):
+                return None
+        except CaptureFault:
+            return None  # larger than everything: refused as such when its answer is there
+        self._open.add(rid)
+        return rid
+
+    def adopt(self, rid: str, tokens: int) -> None:
+        """Open a capture whose dump an earlier session left; it takes what it takes."""
+        needed = self._bytes(tokens)
+        if self._budget is not None and needed is not None:
+            with suppress(CaptureFault):
+                self._budget.try_reserve(rid, needed)
+        self._open.add(rid)
+
+    def is_open(self, rid: str) -> bool:
+        """Whether the rows of a request are still wanted."""
+        return rid in self._open
+
+    def take(self, order: TakeOrder, store: Store, settle: Callable[[StoredSample | CaptureFault], None]) -> None:
+        """Await, check and store the rows of an answered request; tell what came of it.
+
+        Raises:
+            CaptureFault: The order itself cannot be read.
+        """
+        needed = self._bytes(order.rows)
+        if self._budget is not None and needed is not None:
+            self._budget.settle(order.rid, needed)
+        task = asyncio.get_running_loop().create_task(self._take(order, store, settle))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    async def _take(
+        self, order: TakeOrder, store: Store, settle: Callable[[StoredSample | CaptureFault], None]
+    ) -> None:
+        try:
+            await await_rows(self.folder, order.rid, order.rows, self._config.extract.dump_wait_s)
+            record = await self._store(order, store)
+        except CaptureFault as fault:
+            self.close(order.rid)
+            settle(fault)
+            return
+        self._writer.append(store.index_path, encode_line(record))
+        settle(record)
+
+    async def _store(self, order: TakeOrder, store: Store) -> StoredSample:
+        """Check and store. A disk that is full or broken is tried again until it works: the dump stays meanwhile."""
+        form, model = self._rows.form, self._rows.model
+        if form is None:
+            raise CaptureFault(CaptureCheck.MISSING, "no server has told what its rows are")
+        work = partial(take, order, self.folder, store.layout, form, model, store.numbers, self._clock)
+        source = f"store {store.folder.name}"
+        async with self._storing:
+            while True:
+                try:
+                    record = await in_thread(work, "store")
+                except OSError as error:
+                    where = error.filename or store.folder
+                    self._condition.set_trouble(source, f"{where}: hidden states cannot be stored: {_words(error)}")
+                    await asyncio.sleep(ROOM_RETRY_S)
+                    continue
+                self._condition.set_trouble(source, None)
+                return record
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None:
+            _LOG.error("taking hidden states broke", exc_info=fault)
+            self._events.emit(
+                Severity.CRITICAL, "daemon.fault", f"taking hidden states broke: {fault!r}; see daemon.log"
+            )
+
+    def close(self, rid: str) -> None:
+        """End a capture: its rows are stored, or nobody wants them."""
+        if rid not in self._open:
+            return
+        self._open.discard(rid)
+        if self._budget is not None:
+            self._budget.release(rid)
+        try:
+            remove_dump(self.folder, rid)
+        except OSError as error:
+            self._condition.set_trouble("dumps", f"{self.folder}: cannot be tidied: {_words(error)}")
+
+    async def watch(self) -> None:
+        """Keep the folder within its budget, until cancelled: the youngest captures are given up first."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            if self._budget is None or not self._open:
+                continue
+            try:
+                actual = await in_thread(partial(measure, self.folder, self._rids.tag), "dump-measure")
+            except OSError as error:
+                self._condition.set_trouble("dumps", f"{self.folder}: cannot be looked at: {_words(error)}")
+                continue
+            self._condition.set_trouble("dumps", None)
+            for rid in self._budget.over(actual):
+                self.given_up += 1
+                self.close(rid)
+
+    async def stop(self, wait_s: float) -> None:
+        """Let what is being stored finish, for a while; what is left is adopted or made again at the next start."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=wait_s)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _bytes(self, tokens: int) -> int | None:
+        form = self._rows.form
+        return None if form is None else dump_bytes(tokens, form.row_bytes)
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or str(error)

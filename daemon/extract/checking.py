@@ -1,0 +1,104 @@
+"""What can be known of the extract stage before a start: the servers' rows, the dump folder, the room for the store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from contracts.fold.run import RunFold
+from contracts.run_config import RunConfig
+from contracts.run_dir import RunDir
+from daemon.capture.budget import dump_bytes, free_budget, measure
+from daemon.extract.room import PromptTotals, room_report, still_to_store
+from daemon.extract.rows_of_servers import RowsOfServers
+from daemon.fingerprint import store_difference
+from daemon.request_ids import run_tag
+from daemon.servers.probe import Probe
+from daemon.store.sample import RowForm
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One thing that was looked at."""
+
+    level: str
+    """``ok``, ``warning`` or ``error``."""
+    what: str
+    advice: str | None = None
+
+
+class CheckedExtraction:
+    """Looks at the extract stage of a run; makes the dump folder, changes nothing else.
+
+    Args:
+        run: The run directory.
+        config: Its run.toml.
+        fold: Its fold, up to date.
+    """
+
+    def __init__(self, run: RunDir, config: RunConfig, fold: RunFold) -> None:
+        self._run = run
+        self._config = config
+        self._fold = fold
+        self.totals: dict[str, PromptTotals] = {}
+        """Of the data sets' prompts; filled in by whoever reads them."""
+        stored = (dataset.hidden.form for dataset in fold.datasets.values())
+        self._servers = RowsOfServers(config, next((form for form in stored if form is not None), None))
+
+    async def objection(self, probe: Probe) -> str | None:
+        """Return why rows of a server that answers as agreed cannot be used, or None."""
+        return await self._servers.objection(probe)
+
+    def findings(self) -> Iterator[Checked]:
+        """Yield what was found, once the servers were asked."""
+        difference = store_difference(self._fold, self._config)
+        if difference is not None:
+            yield Checked("error", difference)
+        folder, form = self._servers.folder, self._servers.form
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            own = sum(measure(folder, run_tag(self._run.path)).values())
+            budget = free_budget(folder, self._config.extract.dump_budget_gb, own)
+        except OSError as error:
+            yield Checked("error", f"{folder}: cannot be used as dump folder: {error.strerror or error}")
+            return
+        if not os.access(folder, os.W_OK | os.X_OK):
+            yield Checked("error", f"{folder}: cannot be written to: servers and daemon must run as the same user")
+        if form is None:
+            yield Checked("warning", f"{folder}: {budget / 1e9:,.1f} GB for dumps; what a row takes no server has told")
+            return
+        yield self._budget(budget, form)
+        yield self._store(form)
+
+    def _budget(self, budget: int, form: RowForm) -> Checked:
+        rows = budget // (form.row_bytes or 1)
+        longest = self._config.extract.max_tokens or self._config.max_new_tokens
+        what = (
+            f"{self._servers.folder}: {budget / 1e9:,.2f} GB for dumps, {rows:,} rows of {form.row_bytes:,} bytes "
+            f"(layers {', '.join(map(str, form.layers))} and the last, {form.hidden_size} x {form.dtype})"
+        )
+        if dump_bytes(longest, form.row_bytes) > budget:
+            advice = f"A sample of {longest} tokens does not fit and would be left out: give it more room."
+            return Checked("warning", what, advice)
+        if rows < self._config.generate.concurrency * longest and self._config.captures_generating:
+            advice = "When it is full, answers are made without capture and their rows taken in a second pass."
+            return Checked("ok", what, advice)
+        return Checked("ok", what)
+
+    def _store(self, form: RowForm) -> Checked:
+        free = shutil.disk_usage(self._run.path).free - int(self._config.alerts.disk_free_min_gb * 1e9)
+        wanted = still_to_store(self._fold, self._config, self.totals)
+        report = room_report(wanted, self._fold, form, free)
+        what = f"{self._run.stores}: {report.text}"
+        if report.fits:
+            return Checked("ok", what)
+        if wanted.assumed:
+            return Checked("warning", what, "Answers may be shorter than assumed. A full disk pauses the run.")
+        return Checked(
+            "error",
+            what,
+            "Make room, or lower the targets or max_tokens. A started run pauses at once; eagle3 resume starts it all "
+            "the same, until the disk is full.",
+        )

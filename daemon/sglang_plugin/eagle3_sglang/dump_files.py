@@ -1,0 +1,223 @@
+"""The dump files of one scheduler: opened, filled, given up. Used by one thread alone; knows no tensors.
+
+What is known of a request is its open file; all else can be read back from the disk. So nothing grows over days of
+serving, however many requests end without a word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from .dump_format import HEADER_BYTES, MARK_BYTES, About, DumpHeader, dump_path, error_path, rows_offset
+
+MOST_OPEN: Final = 512
+"""Files held open; more requests at once than that cost an open and a close for each write."""
+MOST_FORGOTTEN: Final = 8192
+"""Requests remembered as unwanted. It saves a look at the disk for each of their rows, no more."""
+MOST_PIECES: Final = 512
+"""Buffers in one call; the kernel takes 1024."""
+
+
+class Refused(Exception):
+    """Rows that cannot be right where they are; the message says why."""
+
+
+@dataclass
+class _Open:
+    descriptor: int
+    reached: int
+    """Rows 0..reached-1 are there."""
+
+
+class DumpFiles:
+    """Dumps in one folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        about: About,
+        *,
+        most_open: int = MOST_OPEN,
+        pwritev: Callable[[int, Sequence[memoryview], int], int] = os.pwritev,
+    ) -> None:
+        """Make the folder, mode 0700, where it is missing.
+
+        Raises:
+            OSError: It cannot be made.
+            DumpFormatError: The self-description does not fit a header.
+        """
+        self.folder = folder
+        self._about = about
+        self._most_open = most_open
+        self._pwritev = pwritev
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._forgotten: OrderedDict[str, None] = OrderedDict()
+        header = self._header("e3." + "-" * 200)
+        header.encode()
+        self._row_bytes = header.row_bytes
+        self._rows_offset = rows_offset(about.context_length)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row, all slots."""
+        return self._row_bytes
+
+    @property
+    def open_count(self) -> int:
+        """Files held open."""
+        return len(self._open)
+
+    def write(self, rid: str, first: int, marks: list[memoryview], rows: list[memoryview]) -> bool:
+        """Write consecutive rows from position `first` on, their marks before them.
+
+        Returns:
+            False where nobody wants them any more: the file was taken away, or there never was one.
+
+        Raises:
+            Refused: They do not follow what is there, or lie beyond the context.
+            OSError: They cannot be written.
+        """
+        if rid in self._forgotten:
+            return False
+        dump = self._find(rid) or self._reopen(rid, first)
+        if dump is None:
+            self._forget(rid)
+            return False
+        count = sum(part.nbytes for part in marks) // MARK_BYTES
+        if first > dump.reached:
+            raise Refused(f"rows from position {first} on came, but only the first {dump.reached} are there")
+        if first + count > self._about.context_length:
+            raise Refused(f"a row for position {first + count - 1}: the context has {self._about.context_length}")
+        self._put(dump.descriptor, marks, HEADER_BYTES + MARK_BYTES * first)
+        self._put(dump.descriptor, rows, self._rows_offset + self._row_bytes * first)
+        dump.reached = max(dump.reached, first + count)
+        return True
+
+    def give_up(self, rid: str, why: str) -> None:
+        """Remove a request's dump, and say why where its rows would be; best effort, raises nothing.
+
+        A full disk may leave the file of the reason empty, or missing: the dump stays removed.
+        """
+        with contextlib.suppress(OSError):
+            os.close(os.open(dump_path(self.folder, rid), os.O_WRONLY | os.O_TRUNC | _FLAGS))
+        with contextlib.suppress(OSError):
+            dump_path(self.folder, rid).unlink()
+        self._close(rid)
+        self._forget(rid)
+        with contextlib.suppress(OSError):
+            descriptor = os.open(error_path(self.folder, rid), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FLAGS, 0o600)
+            try:
+                os.write(descriptor, why.encode("utf-8", "replace"))
+            finally:
+                os.close(descriptor)
+
+    def close_taken(self) -> None:
+        """Close the files that were taken away, so that nothing keeps their memory."""
+        for rid in [rid for rid, dump in self._open.items() if _taken(dump)]:
+            self._close(rid)
+            self._forget(rid)
+
+    def close(self) -> None:
+        """Close all files."""
+        for rid in list(self._open):
+            self._close(rid)
+
+    def _find(self, rid: str) -> _Open | None:
+        dump = self._open.get(rid)
+        if dump is None:
+            return None
+        if _taken(dump):
+            self._close(rid)
+            self._forget(rid)
+            return None
+        self._open.move_to_end(rid)
+        return dump
+
+    def _reopen(self, rid: str, first: int) -> _Open | None:
+        """Open a file that was closed to make room; make one for a request's first row."""
+        if rid in self._forgotten:
+            return None
+        path, header = dump_path(self.folder, rid), self._header(rid).encode()
+        try:
+            descriptor = os.open(path, os.O_RDWR | _FLAGS)
+        except FileNotFoundError:
+            if first != 0 or error_path(self.folder, rid).exists():
+                return None
+            descriptor = self._create(path)
+        dump = _Open(descriptor, 0)
+        self._open[rid] = dump
+        if os.pread(descriptor, HEADER_BYTES, 0) == header:
+            dump.reached = max(0, os.fstat(descriptor).st_size - self._rows_offset) // self._row_bytes
+        elif first != 0:  # left by another server, which had got the same request
+            self._close(rid)
+            return None
+        else:
+            os.ftruncate(descriptor, 0)
+            self._put(descriptor, [memoryview(header)], 0)
+        while len(self._open) > self._most_open:
+            self._close(next(iter(self._open)))
+        return dump
+
+    def _create(self, path: Path) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS
+        try:
+            return os.open(path, flags, 0o600)
+        except FileNotFoundError:  # somebody removed the folder
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return os.open(path, flags, 0o600)
+
+    def _put(self, descriptor: int, parts: list[memoryview], offset: int) -> None:
+        """Write the parts one after the other, all of them."""
+        waiting = [part for part in parts if part.nbytes]
+        begin = 0
+        while begin < len(waiting):
+            written = self._pwritev(descriptor, waiting[begin : begin + MOST_PIECES], offset)
+            if written <= 0:
+                raise OSError(errno.EIO, "the kernel wrote nothing")
+            offset += written
+            while begin < len(waiting) and written >= waiting[begin].nbytes:
+                written -= waiting[begin].nbytes
+                begin += 1
+            if written:
+                waiting[begin] = waiting[begin][written:]
+
+    def _header(self, rid: str) -> DumpHeader:
+        about = self._about
+        return DumpHeader(
+            rid=rid,
+            instance=about.instance,
+            layers=about.layers,
+            server_layers=about.server_layers,
+            hidden_size=about.hidden_size,
+            dtype=about.dtype,
+            norm=about.norm,
+            model=about.model,
+            sglang=about.sglang,
+            context_length=about.context_length,
+        )
+
+    def _close(self, rid: str) -> None:
+        dump = self._open.pop(rid, None)
+        if dump is not None:
+            with contextlib.suppress(OSError):
+                os.close(dump.descriptor)
+
+    def _forget(self, rid: str) -> None:
+        self._forgotten[rid] = None
+        while len(self._forgotten) > MOST_FORGOTTEN:
+            self._forgotten.popitem(last=False)
+
+
+_FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def _taken(dump: _Open) -> bool:
+    return os.fstat(dump.descriptor).st_nlink == 0

@@ -1,0 +1,230 @@
+"""A run's stores in another layout, sample by sample: ``<target>/<dataset>/`` with the data-set files of that layout.
+
+The same command goes on where it was ended, whatever ended it, and takes over what the run has stored, stored anew or
+dropped since (`daemon.store.export_target`). A sample whose bytes are not those that the run stored is left out and
+named. The run itself is only read, so that its daemon may be at work meanwhile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from contracts.records import StoredSample
+from contracts.run_config import LAYOUTS, RunConfig, load_run_config
+from contracts.run_dir import HIDDEN_STATES, RunDir
+from contracts.sample_id import sample_key
+from daemon.store.dataset_files import write_dataset_files
+from daemon.store.examine import form_of
+from daemon.store.export_target import ExportError, ExportTarget, open_target
+from daemon.store.index import read_index
+from daemon.store.layout import StoreError
+from daemon.store.layouts import make_layout, norm_of
+from daemon.store.norm_file import NORM_FILE, read_norm
+from daemon.store.norms import NormError, NormWeight, divide, multiply
+from daemon.store.sample import Rows, Sample
+from daemon.store.writing import checksum_of
+
+__all__ = ["ExportError", "Exported", "export_run"]
+
+_POST: Final = "post"
+_SPECFORGE_LAYERS: Final = 3
+
+
+@dataclass
+class Exported:
+    """How far the export of one data set is."""
+
+    dataset: str
+    folder: Path
+    wanted: int
+    """Samples that the run has."""
+    todo_bytes: int = 0
+    """Of the samples that were not there yet, as the run stores them."""
+    already: int = 0
+    """Samples that an earlier call had exported."""
+    samples: int = 0
+    """Exported by this call."""
+    tokens: int = 0
+    bytes: int = 0
+    removed: int = 0
+    """Samples that the run has no longer."""
+    failed: list[str] = field(default_factory=list)
+    """A sentence for each sample that was left out."""
+    notes: list[str] = field(default_factory=list)
+    """What else was found and done."""
+
+
+Progress = Callable[[Exported], None]
+"""Called after each sample, and once when the data set is done."""
+
+
+def export_run(
+    run: Path, layout: str, target: Path, *, datasets: list[str] | None = None, progress: Progress = lambda _: None
+) -> list[Exported]:
+    """Export what a run has stored so far.
+
+    Args:
+        run: The run directory.
+        layout: Of `contracts.run_config.LAYOUTS`.
+        target: A folder; made when missing. Each data set gets a folder in it.
+        datasets: Only these; None: all that have an index.
+        progress: Told of every sample.
+
+    Raises:
+        ConfigError: run.toml cannot be used.
+        ExportError: It cannot be done; nothing was written to the data set that the message names.
+        StoreError: The data-set files cannot be made of what is stored.
+        MissingPackageError: pyarrow is needed and not installed.
+        OSError: The run cannot be read, or the target not be written; what was exported before stays.
+    """
+    place = RunDir(run)
+    config = load_run_config(place.config)
+    if layout not in LAYOUTS:
+        raise ExportError(f"layout {layout!r} is not known; known: {', '.join(LAYOUTS)}")
+    for inside in (place.stores, place.prepared):
+        if target.resolve().is_relative_to(inside.resolve()):
+            raise ExportError(f"{target} is in {inside}, which belongs to the run: choose another folder")
+    return [
+        _export_dataset(place, config, layout, target / name, name, progress) for name in _datasets(place, datasets)
+    ]
+
+
+def _datasets(run: RunDir, wanted: list[str] | None) -> list[str]:
+    """Return the data sets that have an index, or those asked for."""
+    found = sorted(path.parent.name for path in run.prepared.glob(f"*/{HIDDEN_STATES}"))
+    if not found:
+        raise ExportError(f"{run.path}: no hidden states are stored yet: prepared/*/{HIDDEN_STATES} is not there")
+    unknown = [name for name in wanted or [] if name not in found]
+    if unknown:
+        raise ExportError(f"{run.path}: the data set {unknown[0]!r} has no hidden states; those that have: {found}")
+    return found if wanted is None else list(dict.fromkeys(wanted))
+
+
+def _export_dataset(
+    run: RunDir, config: RunConfig, layout: str, folder: Path, name: str, progress: Progress
+) -> Exported:
+    index = read_index(run.dataset(name).hidden_states)
+    records = list(index.records.values())
+    source = _Source(run.store(name), norm_of(layout))
+    source.check(layout, records)
+    result = Exported(name, folder, len(records))
+    if index.unreadable.count:
+        result.notes.append(
+            f"{index.path}: {index.unreadable.count} lines cannot be read; see: eagle3 verify {run.path}"
+        )
+    with open_target(folder, layout) as (there, said):
+        result.notes += said
+        result.removed = there.keep_only(index.records)
+        todo = [record for record in records if not there.has(record)]
+        result.already = len(records) - len(todo)
+        result.todo_bytes = sum(record.bytes for record in todo)
+        _check_room(folder, result.todo_bytes)
+        for record in todo:
+            _export_sample(source, there, record, result)
+            progress(result)
+        there.close_gaps()
+        if there.records:
+            result.notes += write_dataset_files(
+                there.layout,
+                folder,
+                sorted(there.records.values(), key=lambda record: record.row),
+                draft_vocab_size=config.extract.draft_vocab_size,
+                vocab_size=config.generate.vocab_size,
+                norm=source.norm,
+            )
+    progress(result)
+    return result
+
+
+def _export_sample(source: _Source, there: ExportTarget, record: StoredSample, result: Exported) -> None:
+    try:
+        written = there.add(source.sample(record), record)
+    except (StoreError, NormError) as error:
+        result.failed.append(f"sample {record.sample_id!r}: {error}")
+        return
+    result.samples += 1
+    result.tokens += written.tokens
+    result.bytes += written.bytes
+
+
+class _Source:
+    """A store of the run, read in the form that the export is written in.
+
+    Args:
+        folder: The store's.
+        norm_wanted: Of the last slot.
+    """
+
+    def __init__(self, folder: Path, norm_wanted: str) -> None:
+        self._folder = folder
+        self._norm_wanted = norm_wanted
+        self.norm: NormWeight | None = None
+        """Of the model, where the store has it."""
+
+    def check(self, layout: str, records: list[StoredSample]) -> None:
+        """See whether the records can be exported at all, and read the norm.
+
+        Raises:
+            ExportError: They cannot.
+        """
+        self.norm = read_norm(self._folder)
+        for record in records:
+            if record.norm != self._norm_wanted and self.norm is None:
+                raise ExportError(
+                    f"{self._folder} holds the last hidden state as {record.norm!r}, {layout} wants it as "
+                    f"{self._norm_wanted!r}, and {self._folder / NORM_FILE}, with the weight of the final norm, is not "
+                    f"there: the daemon writes it when a data set's store is complete. Export when it is"
+                )
+            if layout == "specforge" and len(record.layers) != _SPECFORGE_LAYERS:
+                raise ExportError(
+                    f"{self._folder}: SpecForge takes {_SPECFORGE_LAYERS} layers, sample {record.sample_id!r} has "
+                    f"{len(record.layers)}"
+                )
+
+    def sample(self, record: StoredSample) -> Sample:
+        """Return a sample as it is to be written, its bytes seen to be those that were stored.
+
+        Raises:
+            StoreError: They are not.
+            OSError: They cannot be read.
+        """
+        layout = make_layout(record.layout, self._folder)
+        loaded = layout.load(record)
+        found = checksum_of(self._folder / record.file, record.offset, record.bytes)
+        if found != record.checksum:
+            raise StoreError(
+                f"{self._folder / record.file}: its bytes have {found}, those stored had {record.checksum}"
+            )
+        if loaded.loss_mask is None:
+            raise StoreError(f"{self._folder / record.file} has no loss mask")
+        form = dataclasses.replace(form_of(record), norm=self._norm_wanted)
+        return Sample(
+            sample_id=record.sample_id,
+            key=sample_key(record.sample_id),
+            ids=loaded.ids,
+            loss_mask=loaded.loss_mask,
+            form=form,
+            rows=self._rows(loaded.rows, record),
+        )
+
+    def _rows(self, rows: Rows, record: StoredSample) -> Rows:
+        if record.norm == self._norm_wanted:
+            return rows
+        assert self.norm is not None  # see check
+        change = multiply if self._norm_wanted == _POST else divide
+        return change(rows, form_of(record), self.norm)
+
+
+def _check_room(folder: Path, needed: int) -> None:
+    """See that the samples fit: layouts differ by a few hundred bytes a sample."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise ExportError(
+            f"{folder}: {needed / 1e9:,.1f} GB are to be exported, {free / 1e9:,.1f} GB are free: make room or choose "
+            f"another folder. What is there already stays and is not done again"
+        )

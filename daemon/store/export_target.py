@@ -1,0 +1,182 @@
+"""The folder that one data set is exported into: what is in it already, and one sample more.
+
+``export.jsonl`` in it has lines as ``hidden_states.jsonl``, of what lies there. ``rid`` and ``at`` stay those of the
+run's record, by which a sample that was stored anew is told from the one that was exported.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import heapq
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from contracts.journal.append import Journal
+from contracts.records import DroppedSample, StoredSample, encode_line
+from contracts.sample_id import sample_key
+from daemon.store.index import read_index
+from daemon.store.layout import Layout
+from daemon.store.layouts import Renumbering, make_layout
+from daemon.store.reconcile import reconcile
+from daemon.store.repair import remove_strays
+from daemon.store.sample import Sample
+
+EXPORT: Final = "export.jsonl"
+
+
+class ExportError(Exception):
+    """An export that cannot be made; the message says why and what to do."""
+
+
+class ExportTarget:
+    """One data set's folder of an export, open for more samples; made by `open_target`."""
+
+    def __init__(self, folder: Path, layout: Layout, journal: Journal, records: dict[bytes, StoredSample]) -> None:
+        self.folder = folder
+        self.layout = layout
+        self.records = records
+        """What lies in it, by ``sample_key``."""
+        self._journal = journal
+        taken = {record.row for record in records.values()}
+        self._next = max(taken, default=-1) + 1
+        self._holes = [row for row in range(self._next) if row not in taken]
+
+    def has(self, source: StoredSample) -> bool:
+        """Whether this very sample is there, as the run stored it last."""
+        there = self.records.get(sample_key(source.sample_id))
+        return there is not None and _capture(there) == _capture(source)
+
+    def add(self, sample: Sample, source: StoredSample) -> StoredSample:
+        """Write a sample and record it.
+
+        Args:
+            sample: In the form that the layout stores.
+            source: Its record in the run.
+
+        Raises:
+            OSError: It cannot be written; nothing of it is left.
+            Whatever its rows raise.
+        """
+        self._drop([sample.key], "stored anew")
+        row = self._holes[0] if self._holes else self._next
+        placed = self.layout.place(sample, row)
+        record = msgspec.structs.replace(
+            source,
+            file=placed.file,
+            row=row,
+            offset=placed.offset,
+            bytes=placed.bytes,
+            checksum=placed.checksum,
+            norm=sample.form.norm,
+            layout=self.layout.name,
+        )
+        self._journal.append(encode_line(record))
+        self.records[sample.key] = record
+        if self._holes:
+            heapq.heappop(self._holes)
+        else:
+            self._next += 1
+        return record
+
+    def keep_only(self, keys: Iterable[bytes]) -> int:
+        """Remove the samples that the run has no longer; return how many they were."""
+        gone = list(self.records.keys() - set(keys))
+        self._drop(gone, "the run has it no longer")
+        return len(gone)
+
+    def close_gaps(self) -> None:
+        """Number the samples from 0 without holes, where the layout's trainer knows them by their number.
+
+        Raises:
+            StoreError: A sample's file is missing.
+            OSError: It cannot be given another name.
+        """
+        if not isinstance(self.layout, Renumbering):
+            return
+        for row, record in enumerate(sorted(self.records.values(), key=lambda record: record.row)):
+            if record.row != row:
+                placed = self.layout.renumber(record, row)
+                moved = msgspec.structs.replace(record, row=row, file=placed.file)
+                self._drop([sample_key(record.sample_id)], f"renumbered from {record.row} to {row}", moved)
+
+    def _drop(self, keys: list[bytes], why: str, instead: StoredSample | None = None) -> None:
+        """Record that samples hold no longer (and what holds instead), then remove their files."""
+        dropped = [self.records.pop(key) for key in keys if key in self.records]
+        if not dropped:
+            return
+        now = time.time()
+        lines = [encode_line(DroppedSample(sample_id=one.sample_id, why=why, at=now)) for one in dropped]
+        if instead is not None:
+            lines.append(encode_line(instead))
+            self.records[sample_key(instead.sample_id)] = instead
+        self._journal.append(b"".join(lines))
+        self._journal.sync()
+        files = {self.folder / one.file for one in dropped}
+        remove_strays([path for path in self.layout.strays(list(self.records.values())) if path in files])
+        for one in dropped:
+            heapq.heappush(self._holes, one.row)
+
+
+@contextmanager
+def open_target(folder: Path, layout: str) -> Iterator[tuple[ExportTarget, list[str]]]:
+    """Open a folder for an export, made when missing; what a crash left there is put right.
+
+    Yields:
+        The folder, and a sentence for each thing that was put right.
+
+    Raises:
+        ExportError: It holds samples of something else, an export in another layout, or another export is at work.
+        StoreError: Its ``export.jsonl`` has samples and their files are all gone.
+        OSError: It cannot be written.
+    """
+    store = make_layout(layout, folder)
+    path = folder / EXPORT
+    if not path.exists() and folder.exists() and (strays := store.strays([])):
+        raise ExportError(
+            f"{folder} holds {len(strays)} files that a reader of the layout {layout} takes for samples "
+            f"({strays[0].name}, ...) and no {EXPORT}: choose an empty folder"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(path):
+        journal = Journal(path)
+        try:
+            index = read_index(path)
+            other = next((one.layout for one in index.records.values() if one.layout != layout), None)
+            if other is not None:
+                raise ExportError(f"{folder} holds an export in the layout {other}: choose another folder for {layout}")
+            said = []
+            if index.records or path.stat().st_size:
+                found = reconcile(store, index, folder)
+                said = found.sentences
+                for record in found.missing:
+                    line = DroppedSample(sample_id=record.sample_id, why="its file is missing", at=time.time())
+                    journal.append(encode_line(line))
+                    index.apply(line)
+            yield ExportTarget(folder, store, journal, index.records), said
+            journal.sync()
+        finally:
+            journal.close()
+
+
+def _capture(record: StoredSample) -> tuple[object, ...]:
+    """Return what tells one capture of a sample from another, whatever has become of its row number."""
+    return (record.at if record.rid is None else record.rid, record.tokens, record.loss_tokens)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold a lock on the journal, so that two exports do not write into one folder."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise ExportError(f"{path.parent}: another export is at work there") from error
+    finally:
+        os.close(descriptor)
