@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contracts.records import Stage
 from contracts.status import DatasetStatus, HiddenStatus, RunStatus
-from eagle3_tui.text import human_bytes, human_duration, human_exact, human_rate, visible, wrap
+from eagle3_tui.text import human_bytes, human_duration, human_exact, human_rate, wrap
 
 
 def store_lines(status: RunStatus, width: int) -> list[str]:
@@ -33,8 +33,6 @@ def store_lines(status: RunStatus, width: int) -> list[str]:
     ]
     if status.disk_full_in_s is not None:
         parts.append(f"disk full in {human_duration(status.disk_full_in_s)}")
-    if status.store_trouble is not None:
-        parts.append(f"nothing can be stored: {visible(status.store_trouble)}")
     return wrap("   ".join(parts), width, rest="  ")
 
 

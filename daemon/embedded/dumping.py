@@ -75,9 +75,9 @@ class Dumper:
         self._holes: dict[str, int] = {}
         self._timers: list[threading.Timer] = []
         self._writers: dict[RowForm, DumpWriter] = {}
-        self._writer(self._form)
         weight = None if about.refusal is not None else self.norm.weight.numpy().astype("<f4").tobytes()
         self._lock_file = write_instance(folder, about, weight)
+        self._writer(self._form)
 
     def wants(self, rid: str) -> bool:
         """Whether a request's rows are dumped."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from contracts.records import StoredSample
 from contracts.run_config import LAYOUTS, RunConfig, load_run_config
@@ -31,16 +32,16 @@ from daemon.store.writing import checksum_of
 
 __all__ = ["ExportError", "Exported", "export_run"]
 
+FAILED_KEPT: Final = 10
 _POST: Final = "post"
 _SPECFORGE_LAYERS: Final = 3
 
 
-@dataclass
-class Exported:
+class Exported(msgspec.Struct):
     """How far the export of one data set is."""
 
     dataset: str
-    folder: Path
+    folder: str
     wanted: int
     """Samples that the run has."""
     todo_bytes: int = 0
@@ -53,9 +54,11 @@ class Exported:
     bytes: int = 0
     removed: int = 0
     """Samples that the run has no longer."""
-    failed: list[str] = field(default_factory=list)
-    """A sentence for each sample that was left out."""
-    notes: list[str] = field(default_factory=list)
+    failed: int = 0
+    """Samples that were left out: their bytes are not those that were stored, or cannot be converted."""
+    first_failed: list[str] = []
+    """A sentence for each of the first `FAILED_KEPT` of them."""
+    notes: list[str] = []
     """What else was found and done."""
 
 
@@ -112,7 +115,7 @@ def _export_dataset(
     records = list(index.records.values())
     source = _Source(run.store(name), norm_of(layout))
     source.check(layout, records)
-    result = Exported(name, folder, len(records))
+    result = Exported(name, str(folder), len(records))
     if index.unreadable.count:
         result.notes.append(
             f"{index.path}: {index.unreadable.count} lines cannot be read; see: eagle3 verify {run.path}"
@@ -145,7 +148,9 @@ def _export_sample(source: _Source, there: ExportTarget, record: StoredSample, r
     try:
         written = there.add(source.sample(record), record)
     except (StoreError, NormError) as error:
-        result.failed.append(f"sample {record.sample_id!r}: {error}")
+        result.failed += 1
+        if result.failed <= FAILED_KEPT:
+            result.first_failed.append(f"sample {record.sample_id!r}: {error}")
         return
     result.samples += 1
     result.tokens += written.tokens

@@ -102,6 +102,8 @@ def read_archive(path: Path) -> Archive:
     try:
         with zipfile.ZipFile(path) as archive:
             records = {record.filename: record for record in archive.infolist()}
+            if not all(0 <= record.header_offset < path.stat().st_size for record in records.values()):
+                raise StoreError(f"{path} is damaged: its directory points outside of it")
             root = next((name.removesuffix("data.pkl") for name in records if name.endswith("/data.pkl")), None)
             if root is None:
                 raise StoreError(f"{path} is no file of torch.save: it has no data.pkl")

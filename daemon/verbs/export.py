@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from contracts.exit_codes import ExitCode
 from contracts.run_config import LAYOUTS, ConfigError
 from daemon.store.dataset_files import MissingPackageError
@@ -15,8 +17,13 @@ from daemon.store.export import Exported, ExportError, export_run
 from daemon.store.layout import StoreError
 
 _TELL_EVERY_S: Final = 5.0
-_TOLD: Final = 10
-"""Samples of a data set that could not be exported and are named; all are counted."""
+
+
+class ExportReport(msgspec.Struct):
+    """What ``python -m daemon export`` prints."""
+
+    layout: str
+    datasets: list[Exported]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,11 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Export, telling how far it is; FAILED when a sample was left out."""
-    telling = _Telling()
+    """Export and print what was done; FAILED when a sample was left out."""
     try:
         done = export_run(
-            arguments.run, arguments.layout, arguments.target, datasets=arguments.dataset, progress=telling
+            arguments.run, arguments.layout, arguments.target, datasets=arguments.dataset, progress=_Telling()
         )
     except ConfigError as error:
         print(error, file=sys.stderr)
@@ -47,37 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("ended; the same command goes on where it ended", file=sys.stderr)
         return ExitCode.FAILED
-    failed = sum(len(one.failed) for one in done)
-    for one in done:
-        _tell(one)
-    if failed:
-        print(
-            f"{failed:,} samples were not exported: their files are not what was stored. "
-            f"eagle3 verify {arguments.run} says more; after a repair the same command exports them",
-            file=sys.stderr,
-        )
-        return ExitCode.FAILED
-    return ExitCode.OK
-
-
-def _tell(done: Exported) -> None:
-    for note in done.notes:
-        print(note)
-    for sentence in done.failed[:_TOLD]:
-        print(f"{done.dataset}: not exported: {sentence}")
-    if len(done.failed) > _TOLD:
-        print(f"{done.dataset}: not exported: {len(done.failed) - _TOLD:,} more")
-    before = f", {done.already:,} were there already" if done.already else ""
-    gone = f", {done.removed:,} that the run has no longer were removed" if done.removed else ""
-    print(
-        f"{done.dataset}: exported {done.samples:,} samples, {done.tokens:,} tokens, {done.bytes / 1e9:,.3f} GB to "
-        f"{done.folder}{before}{gone}",
-        flush=True,
-    )
+    sys.stdout.buffer.write(msgspec.json.encode(ExportReport(arguments.layout, done)) + b"\n")
+    return ExitCode.FAILED if any(one.failed for one in done) else ExitCode.OK
 
 
 class _Telling:
-    """Tells how far it is, when it takes long."""
+    """Tells on standard error how far it is, when it takes long."""
 
     def __init__(self) -> None:
         self._began = self._told = time.monotonic()
@@ -93,9 +74,10 @@ class _Telling:
         if now - self._told < _TELL_EVERY_S:
             return
         self._told = now
-        rate = self._bytes / (now - self._began) / 1e6
+        rate = self._bytes / (now - self._began) / 1e9
         print(
-            f"progress: {done.dataset}: {done.already + done.samples:,} of {done.wanted:,} samples, "
-            f"{done.bytes / 1e9:,.1f} of {done.todo_bytes / 1e9:,.1f} GB, {rate:,.0f} MB/s",
+            f"progress: {done.dataset}: {done.already + done.samples:,} of {done.wanted:,} samples exported, "
+            f"{done.bytes / 1e9:,.1f} of {done.todo_bytes / 1e9:,.1f} GB, {rate:.2f} GB/s",
+            file=sys.stderr,
             flush=True,
         )

@@ -20,20 +20,23 @@ from contracts.run_dir import RunDir
 from contracts.status import RunState, RunStatus
 from eagle3_tui.arguments import describe
 from eagle3_tui.commands.control import ask
+from eagle3_tui.commands.daemon_verb import call
 from eagle3_tui.commands.start import launch, wait_until_answers
 from eagle3_tui.commands.status import print_table, status_json
-from eagle3_tui.demo.folder import Found, look_at, make, write_config
+from eagle3_tui.commands.verify import Report, report_lines
+from eagle3_tui.demo.folder import Found, dumps, look_at, make, write_config
 from eagle3_tui.demo.recount import differences
 from eagle3_tui.failure import CommandFailed
 from eagle3_tui.processes import end, environment, has_ended, program, wait_for_end
 from eagle3_tui.status_table import summary_line
-from eagle3_tui.terminal import refusal
+from eagle3_tui.terminal import detect, refusal
 from eagle3_tui.text import visible
 
 _SERVER: Final = (
     *("--port", "0", "--seed", "7", "--max-running-requests", "8", "--eos-bias", "1.3", "--enable-metrics"),
     # So that it lasts long enough for a speed and an ETA.
     *("--latency", "0.3", "--latency-spread", "0.6"),
+    *("--dump-dtype", "bfloat16", "--dump-layers", "1", "3", "4"),
 )
 _SERVER_S: Final = 120.0
 """Longest wait for the embedded server: importing torch from a cold disk takes its time."""
@@ -54,8 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "eagle3 demo --headless --dir /tmp/demo",
         (ExitCode.OK, ExitCode.FAILED, ExitCode.USAGE),
-        "Generate responses for three small data sets with a tiny model on this machine, no GPU needed, and count\n"
-        "what was written a second time, independently. Exit 1 when a single count differs.",
+        "The whole job with a tiny model on this machine, no GPU needed: answers for two small data sets, hidden\n"
+        "states of three. What was written is counted a second time, independently, and every stored sample verified.\n"
+        "Exit 1 when a single count differs or a sample is not as it should be.",
     )
 
 
@@ -107,7 +111,7 @@ def _start_server(run: RunDir, started: ExitStack) -> subprocess.Popen[bytes]:
     print("starting the embedded server ...", flush=True)
     with log.open("ab") as output:
         server = subprocess.Popen(
-            program("daemon.embedded", *_SERVER, "--port-file", port_file),
+            program("daemon.embedded", *_SERVER, "--port-file", port_file, "--dump-dir", dumps(run)),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -187,4 +191,12 @@ def _judge(run: RunDir, status: RunStatus, headless: bool) -> int:
     if wrong:
         raise CommandFailed("recount: " + "; ".join(wrong))
     print(f"recounted: every count agrees with the files in {visible(run.prepared)}", file=sys.stderr)
-    return ExitCode.OK
+    return _verify(run)
+
+
+def _verify(run: RunDir) -> int:
+    """Have every stored sample read again, as `eagle3 verify` does, and say what comes of it."""
+    report, printed = call(program("daemon", "verify", run.path, "--json"), Report)
+    for line in report_lines(report, detect(encoding="utf-8").signs):
+        print(line, file=sys.stderr)
+    return printed.code

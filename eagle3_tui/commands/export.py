@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
-import tempfile
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import msgspec
 
 from contracts.exit_codes import ExitCode
 from contracts.run_config import LAYOUTS
 from eagle3_tui.arguments import add_run, describe, run_dir
-from eagle3_tui.failure import CommandFailed, UsageError
-from eagle3_tui.processes import environment, program
-from eagle3_tui.text import visible
+from eagle3_tui.commands.daemon_verb import call
+from eagle3_tui.failure import UsageError
+from eagle3_tui.processes import program
+from eagle3_tui.text import human_bytes, human_exact, visible
+
+
+class Exported(msgspec.Struct):
+    """What was done for one data set."""
+
+    dataset: str
+    folder: str
+    already: int
+    samples: int
+    tokens: int
+    bytes: int
+    removed: int
+    failed: int
+    first_failed: list[str]
+    notes: list[str]
+
+
+class Report(msgspec.Struct):
+    """What ``python -m daemon export`` prints."""
+
+    layout: str
+    datasets: list[Exported]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dataset", action="append", metavar="NAME", help="only this data set; may be given several times"
     )
+    parser.add_argument("--json", action="store_true", help="what was done as one object")
     describe(
         parser,
         "eagle3 export my_run --to speculators exported",
@@ -39,26 +65,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Export, and print what the daemon's code says."""
+    """Export, and print what was done."""
     layout, target = arguments.to
     if layout not in LAYOUTS:
         raise UsageError(f"--to: unknown layout {layout!r}; known: {', '.join(LAYOUTS)}")
     run = run_dir(arguments.run)
     chosen = [part for name in arguments.dataset or [] for part in ("--dataset", name)]
-    command = program("daemon", "export", run.path.absolute(), layout, Path(target).absolute(), *chosen)
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, env=environment()
-        )
-        with process as running:
-            assert running.stdout is not None
-            for line in running.stdout:
-                print(visible(line.decode("utf-8", "replace").rstrip("\n")), flush=True)
-        if process.returncode == ExitCode.OK:
-            return ExitCode.OK
-        said.seek(0)
-        words = said.read().decode("utf-8", "replace").strip().splitlines()
-    raise CommandFailed(
-        words[-1] if words else f"the export ended with code {process.returncode} and said nothing",
-        process.returncode if process.returncode > 0 else ExitCode.FAILED,
+    report, printed = call(
+        program("daemon", "export", run.path.absolute(), layout, Path(target).absolute(), *chosen), Report
+    )
+    if arguments.json:
+        sys.stdout.write(printed.out.decode())
+        return printed.code
+    for done in report.datasets:
+        for line in lines_of(done):
+            print(visible(line))
+    if any(done.failed for done in report.datasets):
+        print(f"after eagle3 verify {visible(run.path)} --repair the same command exports what was left out")
+    return printed.code
+
+
+def lines_of(done: Exported) -> Iterator[str]:
+    """Yield what was done for one data set, for people."""
+    yield from done.notes
+    for sentence in done.first_failed:
+        yield f"{done.dataset}: not exported: {sentence}"
+    if more := done.failed - len(done.first_failed):
+        yield f"{done.dataset}: not exported: {human_exact(more)} more"
+    before = f", {human_exact(done.already)} were there already" if done.already else ""
+    gone = f", {human_exact(done.removed)} that the run has no longer were removed" if done.removed else ""
+    left = f", {human_exact(done.failed)} left out" if done.failed else ""
+    yield (
+        f"{done.dataset}: exported {human_exact(done.samples)} samples, {human_exact(done.tokens)} tokens, "
+        f"{human_bytes(done.bytes)} to {done.folder}{before}{gone}{left}"
     )

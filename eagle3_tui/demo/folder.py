@@ -71,7 +71,19 @@ def write_config(run: RunDir, server: str) -> None:
         f"[[datasets]]\nname = {toml_value(name)}\nprompts = {toml_value(f'{_SOURCES}/{name}.jsonl')}\n"
         for name in TEXTS
     )
-    run.config.write_text(_CONFIG.format(server=toml_value(server), pretokenized=toml_value(PRETOKENIZED), texts=texts))
+    run.config.write_text(
+        _CONFIG.format(
+            server=toml_value(server),
+            dumps=toml_value(str(dumps(run).absolute())),
+            pretokenized=toml_value(PRETOKENIZED),
+            texts=texts,
+        )
+    )
+
+
+def dumps(run: RunDir) -> Path:
+    """Return where the demo's server dumps rows: on the run's own disk, since it is so little."""
+    return run.path / "dumps"
 
 
 def _copy(name: str, target: Path) -> None:
@@ -83,6 +95,7 @@ def _copy(name: str, target: Path) -> None:
 _CONFIG: Final = """\
 [run]
 name = "demo"
+stages = ["generate", "extract"]
 
 [[servers]]
 url = {server}
@@ -94,11 +107,16 @@ max_new_tokens = 256
 [generate]
 concurrency = 8
 
+[extract]
+layers = [1, 3, 4]               # 0-based outputs of the embedded model, which has eight layers
+layout = "specforge"
+dump_dir = {dumps}
+
 [tokenizer]
 path = "bytes"                   # prompts are text; the embedded model has byte-level ids
 
 [[datasets]]
-name = {pretokenized}            # has a loss_mask: nothing to generate
+name = {pretokenized}            # has a loss_mask: only its hidden states are wanted
 
 {texts}target_tokens = 2500             # enough before its prompts are used up
 """

@@ -19,12 +19,15 @@ class Recount:
     prompt_tokens: int
     completion_tokens: int
     twice: int
+    stored: int
+    stored_tokens: int
+    stored_bytes: int
 
 
 def differences(status: RunStatus, prepared: Path) -> list[str]:
     """Return a sentence for every count of a status that the files contradict; empty: all agree."""
     found = []
-    total = Recount(0, 0, 0, 0, 0)
+    total = Recount(*(0 for _ in Recount.__dataclass_fields__))
     for dataset in status.datasets:
         counted = recount(prepared / dataset.name)
         found += _compare(dataset, counted)
@@ -36,7 +39,7 @@ def recount(folder: Path) -> Recount:
     """Count the files of one data set.
 
     Raises:
-        ValueError: A line is not JSON, or its ids and its count differ.
+        ValueError: A line is not JSON, its ids and its count differ, or a sample is stored twice.
     """
     prompts = [record["sample_id"] for record in _records(folder / "prompts.jsonl")]
     ids: list[str] = []
@@ -48,7 +51,11 @@ def recount(folder: Path) -> Recount:
         prompt_tokens += record["prompt_tokens"]
         completion_tokens += record["completion_tokens"]
     done = len(set(ids))
-    return Recount(len(prompts), done, prompt_tokens, completion_tokens, len(ids) - done)
+    stored = _records(folder / "hidden_states.jsonl")
+    if len({str(record["sample_id"]) for record in stored}) != len(stored):
+        raise ValueError(f"{folder.name}: hidden states of a sample are stored twice")
+    sizes = sum(record["tokens"] for record in stored), sum(record["bytes"] for record in stored)
+    return Recount(len(prompts), done, prompt_tokens, completion_tokens, len(ids) - done, len(stored), *sizes)
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
@@ -65,6 +72,9 @@ def _compare(dataset: DatasetStatus, counted: Recount) -> list[str]:
         ("prompt tokens", dataset.prompt_tokens, counted.prompt_tokens),
         ("completion tokens", dataset.completion_tokens, counted.completion_tokens),
         ("duplicates", dataset.duplicates, counted.twice),
+        ("stored samples", dataset.hidden.stored if dataset.hidden else 0, counted.stored),
+        ("stored tokens", dataset.hidden.tokens if dataset.hidden else 0, counted.stored_tokens),
+        ("stored bytes", dataset.hidden.bytes if dataset.hidden else 0, counted.stored_bytes),
     )
     return [
         f"{dataset.name}: the status says {shown} {name}, the files hold {held}"

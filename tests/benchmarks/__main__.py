@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-NAMES = ("reading", "driver", "latency", "status")
+NAMES = ("reading", "driver", "latency", "status", "plugin_cost")
 
 
 def main() -> None:

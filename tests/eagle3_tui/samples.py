@@ -12,6 +12,7 @@ from contracts.status import (
     DaemonStatus,
     DatasetStage,
     DatasetStatus,
+    HiddenStatus,
     RunState,
     RunStatus,
     UnreadableLine,
@@ -96,6 +97,57 @@ def totals(datasets: list[DatasetStatus], **over: Any) -> DatasetStatus:
     return dataset("total", None, **(summed | {"avg_completion_tokens": mean, "eta_s": eta, "length_pct": 0.8} | over))
 
 
+def hidden(**over: Any) -> HiddenStatus:
+    values: dict[str, Any] = {
+        "to_store": 7_412, "stored": 7_398, "tokens": 9_600_000, "bytes": 550 * 10**9, "mb_per_s": 57.3, "failed": 2,
+        "given_up": 0, "skipped": 0, "truncated": 0, "in_work": 0, "checks": {},
+    }  # fmt: skip
+    return HiddenStatus(**(values | over))
+
+
+def storing(count: int = 10, **over: Any) -> RunStatus:
+    """A run that stores hidden states: the pre-tokenized ones by passes, the others while they are generated."""
+    datasets = ten_datasets()[:count]
+    for index, data in enumerate(datasets):
+        if data.stage is DatasetStage.PRETOKENIZED:
+            data.pretokenized = data.prompts
+            data.stage = DatasetStage.FINISHED if index == 0 else DatasetStage.EXTRACTING
+            part = data.prompts if index == 0 else 4_100 if index == 1 else 0
+            data.hidden = hidden(to_store=data.prompts, stored=part, in_work=16 * (index == 1), failed=0)
+            data.eta_s = 0.0 if index == 0 else 9_000.0 if index == 1 else None
+        else:
+            left = 12 * (data.stage is DatasetStage.RUNNING)
+            data.hidden = hidden(to_store=data.done, stored=data.done - left, failed=0)
+    datasets[4].hidden = hidden(checks={"ids": 2, "zero_row": 1})
+    parts = [data.hidden for data in datasets if data.hidden is not None]
+    everything = hidden(
+        to_store=sum(part.to_store or 0 for part in parts), stored=sum(part.stored for part in parts), in_work=16,
+        bytes=2_310 * 10**9, checks={"ids": 2, "zero_row": 1},
+    )  # fmt: skip
+    values: dict[str, Any] = {
+        "datasets": datasets,
+        "totals": totals(datasets, hidden=everything),
+        "stages": ["generate", "extract"],
+        "dump_used_bytes": 3_100_000_000,
+        "dump_budget_bytes": 16_000_000_000,
+        "taking": 7,
+        "disk_full_in_s": 40_300.0,
+    }
+    return running(**(values | over))
+
+
+def extracting() -> RunStatus:
+    """A run that only extracts, in trouble: the store is full, some samples are given up."""
+    status = storing(7, stages=["extract"], store_trouble="/data: No space left on device", alerts=[STORE_FULL])
+    for data in (*status.datasets, status.totals):
+        data.target_tokens, data.tokens_per_s, data.in_flight, data.eta_s = None, 0.0, 0, None
+        if data.stage is DatasetStage.RUNNING:
+            data.stage = DatasetStage.EXTRACTING
+    assert status.totals.hidden is not None
+    status.totals.hidden.given_up, status.totals.hidden.skipped = 4, 31
+    return status
+
+
 def gpus(count: int) -> list[GpuReading]:
     return [
         GpuReading(
@@ -163,6 +215,10 @@ LENGTH_ALERT = alert(
 NO_PROGRESS = alert(
     "no_progress", Severity.CRITICAL, "nothing has come back for 6m 10s while 248 requests are open",
     advice="Look at the server's log; restart it: what was in flight is sent again, nothing is lost.", since=NOW - 370,
+)  # fmt: skip
+STORE_FULL = alert(
+    "store_trouble", Severity.CRITICAL, "nothing can be stored: /data: No space left on device",
+    advice="Make room, or repair the disk. Captured samples wait in the dump folder; it goes on by itself.",
 )  # fmt: skip
 
 
@@ -321,4 +377,6 @@ SCENES = {
     "no_gpu": lambda: running(gpus=[], gpu_state="no NVIDIA driver on this machine"),
     "gpus_16": lambda: running(gpus=gpus(16), servers=[server(30000), server(30001, state="down", reason="refused")]),
     "cjk": many_datasets,
+    "storing": storing,
+    "extracting": extracting,
 }

@@ -12,6 +12,7 @@ from contracts.status import (
     DaemonStatus,
     DatasetStage,
     DatasetStatus,
+    HiddenStatus,
     RunState,
     RunStatus,
     UnreadableLine,
@@ -186,3 +187,27 @@ def stopped() -> RunStatus:
         gpus=[],
         gpu_state="none: no NVIDIA driver",
     )
+
+
+def storing() -> RunStatus:
+    """The run in full swing, storing hidden states."""
+    status = running()
+    status.stages = ["generate", "extract"]
+    status.dump_used_bytes, status.dump_budget_bytes, status.taking = 900_000_000, 16_000_000_000, 3
+    status.disk_full_in_s = 40_000.0
+    pretokenized, generated, done, waiting = status.datasets
+    pretokenized.stage, pretokenized.pretokenized = DatasetStage.EXTRACTING, pretokenized.prompts
+    checks = {"ids": 2, "zero_row": 11}
+    pretokenized.hidden = _hidden(9_800, 120, given_up=2, skipped=7, truncated=5, checks=checks)
+    generated.hidden, done.hidden = _hidden(7_412, 7_400), _hidden(3_120, 3_120)
+    waiting.hidden = _hidden(0, 0)
+    status.totals.hidden = _hidden(20_332, 10_640, given_up=2, skipped=7, truncated=5, in_work=16, checks=checks)
+    return status
+
+
+def _hidden(to_store: int, stored: int, **over: Any) -> HiddenStatus:
+    values: dict[str, Any] = {
+        "to_store": to_store, "stored": stored, "tokens": 1_300 * stored, "bytes": 57_000_000 * stored,
+        "mb_per_s": 57.3, "failed": 2, "given_up": 0, "skipped": 0, "truncated": 0, "in_work": 0,
+    }  # fmt: skip
+    return HiddenStatus(**(values | over))

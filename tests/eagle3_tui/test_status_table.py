@@ -12,10 +12,15 @@ from rich.cells import cell_len
 from contracts.status import RunState, RunStatus
 from eagle3_tui.status_table import status_lines, summary_line
 from eagle3_tui.terminal import ASCII_SIGNS, UNICODE_SIGNS, Signs
-from tests.eagle3_tui.statuses import dataset, run_status, running, stopped
+from tests.eagle3_tui.statuses import dataset, run_status, running, stopped, storing
 
 GOLDEN = Path(__file__).parent / "golden"
-STATUSES: dict[str, Callable[[], RunStatus]] = {"running": running, "stopped": stopped, "watching": run_status}
+STATUSES: dict[str, Callable[[], RunStatus]] = {
+    "running": running,
+    "stopped": stopped,
+    "watching": run_status,
+    "storing": storing,
+}
 
 
 @pytest.mark.parametrize("name", STATUSES)
@@ -85,3 +90,14 @@ def test_finished_with_prompts_given_up_is_no_plain_success() -> None:
     assert "  finished, 10 given up  " in summary_line(status)
     status.totals.quarantined = 0
     assert "✓ finished " in status_lines(status, width=80, signs=UNICODE_SIGNS)[0]
+
+
+def test_the_summary_says_what_is_stored() -> None:
+    assert "stored 10,640/20,332" in summary_line(storing())
+    assert "stored" not in summary_line(running())
+
+
+def test_finished_counts_what_was_not_stored_as_given_up() -> None:
+    status = storing()
+    status.state = RunState.FINISHED
+    assert "finished, 3 given up" in status_lines(status, width=80, signs=UNICODE_SIGNS)[0]

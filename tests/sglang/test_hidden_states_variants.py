@@ -36,8 +36,9 @@ def test_bfloat16(start_sglang: StartSglang, tiny_llama: Path, tmp_path: Path) -
         assert (dump.rows.dtype, dump.ids) == (torch.bfloat16, one.fed)
         for slot, layer in enumerate([*LAYERS, 7]):
             errors = (states - slots(dump)[slot]).norm(dim=(1, 2)) / states.norm(dim=(1, 2))
-            assert errors[layer] < 0.06
-            assert torch.cat([errors[:layer], errors[layer + 1 :]]).min() > 0.2
+            others = torch.cat([errors[:layer], errors[layer + 1 :]]).min()
+            assert errors[layer] < 0.12
+            assert others > max(0.2, 2 * float(errors[layer]))
 
 
 def test_what_is_wrong_is_said_in_log_and_folder_and_serving_goes_on(

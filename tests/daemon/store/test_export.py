@@ -88,7 +88,10 @@ def exported(folder: Path, layout: str) -> dict[bytes, StoredSample]:
     records = read_index(folder / EXPORT).records
     store = make_layout(layout, folder)
     assert store.strays(list(records.values())) == []
-    assert sorted(record.row for record in records.values()) == list(range(len(records)))
+    rows = [record.row for record in records.values()]
+    assert len(set(rows)) == len(rows)
+    if layout == "speculators":
+        assert sorted(rows) == list(range(len(rows)))
     return records
 
 
@@ -123,7 +126,7 @@ def test_what_is_written_is_what_the_layout_itself_would_have_stored(
     run = StoredRun(tmp_path / "run", source, samples)
     before = content(run.run.path)
     done = run.export(target, tmp_path / "out")
-    assert (done.wanted, done.samples, done.already, done.failed) == (5, 5, 0, [])
+    assert (done.wanted, done.samples, done.already, done.failed) == (5, 5, 0, 0)
     assert done.tokens == sum(len(known.ids) for known in samples)
     folder = tmp_path / "out" / "B1"
     holds(folder, target, samples)
@@ -226,11 +229,11 @@ def test_a_sample_whose_bytes_changed_is_named_and_left_out(tmp_path: Path) -> N
     path.write_bytes(good[:-300] + bytes([good[-300] ^ 1]) + good[-299:])
     done = run.export("modelopt", tmp_path / "out")
     assert done.samples == 4
-    assert [sentence.split(":")[0] for sentence in done.failed] == ["sample 7"]
+    assert [sentence.split(":")[0] for sentence in done.first_failed] == ["sample 7"]
     holds(tmp_path / "out" / "B1", "modelopt", [one for one in run.samples if one.sample_id != 7])
     path.write_bytes(good)
     again = run.export("modelopt", tmp_path / "out")
-    assert (again.already, again.samples, again.failed) == (4, 1, [])
+    assert (again.already, again.samples, again.failed) == (4, 1, 0)
     holds(tmp_path / "out" / "B1", "modelopt", run.samples)
 
 
@@ -239,7 +242,7 @@ def test_a_sample_whose_file_is_gone_is_named(tmp_path: Path) -> None:
     (run.store / run.records[0].file).unlink()
     done = run.export("specforge", tmp_path / "out")
     assert done.samples == 4
-    assert "is missing" in done.failed[0]
+    assert "is missing" in done.first_failed[0]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,13 +9,14 @@ from eagle3_tui.screens.layout import Needs, share_out
 
 NEEDS = st.builds(
     Needs,
-    header=st.integers(3, 4),
+    header=st.integers(3, 5),
     alerts=st.integers(0, 30),
     brief=st.integers(0, 30),
     urgent=st.integers(0, 30),
     table=st.integers(2, 60),
     gpus=st.integers(1, 16),
     servers=st.integers(0, 10),
+    stores=st.booleans(),
 )
 
 
@@ -39,6 +42,13 @@ def test_too_few_lines_take_from_the_events(height: int, needs: Needs) -> None:
 def test_80x24_shows_ten_data_sets_servers_and_two_events() -> None:
     got = share_out(24, Needs(header=3, alerts=0, brief=0, urgent=0, table=12, gpus=4, servers=2))
     assert (got.table, got.servers, got.events) == (12, 2, 2)
+
+
+def test_where_something_is_stored_the_disk_comes_before_the_grid() -> None:
+    needs = Needs(header=4, alerts=0, brief=0, urgent=0, table=12, gpus=4, servers=2)
+    assert (share_out(24, needs).servers, share_out(24, needs).gpus) == (1, 4)
+    got = share_out(24, replace(needs, stores=True))
+    assert (got.table, got.servers, got.gpus) == (12, 2, 1)
 
 
 def test_data_sets_come_before_advice_and_grid() -> None:

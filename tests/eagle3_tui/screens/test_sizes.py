@@ -14,7 +14,8 @@ SWEEP = [(0, 0), (1, 1), (20, 5), (200, 60), (10, 3), (80, 24), (40, 12), (39, 1
 
 
 @pytest.mark.parametrize(
-    ("scene", "start"), [("stalled", (0, 0)), ("cjk", (1, 1)), ("gpus_16", (20, 5)), ("stopped", (0, 0))]
+    ("scene", "start"),
+    [("stalled", (0, 0)), ("cjk", (1, 1)), ("gpus_16", (20, 5)), ("stopped", (0, 0)), ("storing", (1, 1))],
 )
 async def test_resize_sweep(make_app: AppMaker, scene: str, start: tuple[int, int]) -> None:
     app = make_app(SCENES[scene]())
@@ -61,6 +62,18 @@ async def test_all_that_matters_is_on_80x24(make_app: AppMaker) -> None:
     for needed in (
         "synth_100k", "● running", "1 warning", "ETA 13h 05m", "35 %", "tok/s now", "in flight 248/256", "failed 12",
         "unreadable 0", "B1_opencode", "B6_wildchat", "7,412/9,000", "GPUs", "94 %", "127.0.0.1:30000", "q leave",
+    ):  # fmt: skip
+        assert needed in text, needed
+
+
+async def test_the_store_is_on_80x24_too(make_app: AppMaker) -> None:
+    app = make_app(SCENES["storing"]())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot)
+        text = "\n".join(text_of(app))
+    for needed in (
+        "stored 33,", "2.3 TB", "57 MB/s", "dumps 3.1/16.0 GB", "checks failed 3", "◆ A2_openmath", "41 %",
+        "B6_wildchat", "in flight 248/256", "disk free", "q leave",
     ):  # fmt: skip
         assert needed in text, needed
 

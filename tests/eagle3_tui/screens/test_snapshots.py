@@ -16,8 +16,9 @@ Compare = Callable[..., bool]
 SIZES = {"80x24": (80, 24), "120x36": (120, 36), "200x50": (200, 50)}
 SHOTS = [
     *((scene, "80x24") for scene in SCENES),
-    *((scene, "120x36") for scene in ("running", "stalled", "foreign", "gpus_16", "cjk")),
+    *((scene, "120x36") for scene in ("running", "stalled", "foreign", "gpus_16", "cjk", "storing")),
     ("gpus_16", "200x50"),
+    ("storing", "200x50"),
 ]
 
 

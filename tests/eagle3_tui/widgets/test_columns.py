@@ -6,7 +6,7 @@ from contracts.status import DatasetStage, DatasetStatus, RunState
 from eagle3_tui.terminal import Capabilities
 from eagle3_tui.widgets.columns import Column, Row, choose_columns
 from eagle3_tui.widgets.look import look_for
-from tests.eagle3_tui.samples import NOW, dataset, running
+from tests.eagle3_tui.samples import NOW, dataset, hidden, running, storing
 
 LOOK = look_for(Capabilities())
 
@@ -86,3 +86,20 @@ def test_short_names_do_not_cut_the_title(width: int) -> None:
 def test_a_finished_data_set_with_prompts_given_up_has_the_sign_of_a_warning() -> None:
     assert drawn(dataset("B1", DatasetStage.FINISHED))["data set"] == "✓ B1"
     assert drawn(dataset("B1", DatasetStage.FINISHED, quarantined=3))["data set"] == "▲ B1"
+
+
+def test_what_is_stored_has_a_column_where_anything_is() -> None:
+    assert "stored" not in titles(choose_columns(running(), 200))
+    columns = {width: {c.title: c for c in choose_columns(storing(), width)} for width in (78, 118, 198)}
+    assert all("stored" in found for found in columns.values())
+    one = dataset("x", hidden=hidden(to_store=7_412, stored=5_930))
+    for width, shown in ((78, "80 %"), (118, "5,930/7,412"), (198, "5,930/7,412")):
+        column = columns[width]["stored"]
+        assert column.draw(Row(one, NOW, RunState.RUNNING), column.width, LOOK)[0].strip() == shown
+
+
+def test_a_data_set_with_samples_that_were_not_stored_is_no_plain_success() -> None:
+    part = dataset("B1", DatasetStage.FINISHED, hidden=hidden(given_up=1))
+    assert drawn(part)["data set"] == "▲ B1"
+    part.hidden = hidden(skipped=5)
+    assert drawn(part)["data set"] == "✓ B1"

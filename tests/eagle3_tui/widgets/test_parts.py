@@ -20,7 +20,19 @@ from eagle3_tui.widgets.header import header_height, header_lines
 from eagle3_tui.widgets.look import look_for
 from eagle3_tui.widgets.servers import server_line, servers_line
 from eagle3_tui.widgets.times import moment, short_moment, stamp
-from tests.eagle3_tui.samples import LENGTH_ALERT, NO_PROGRESS, NOW, alert, finished, gpus, running, server, stopped
+from tests.eagle3_tui.samples import (
+    LENGTH_ALERT,
+    NO_PROGRESS,
+    NOW,
+    alert,
+    extracting,
+    finished,
+    gpus,
+    running,
+    server,
+    stopped,
+    storing,
+)
 
 LOOK = look_for(Capabilities())
 DAY = 86_400.0
@@ -81,6 +93,32 @@ def test_finished_with_prompts_given_up_is_no_plain_success() -> None:
     line = header(View(status))[0]
     assert "▲ finished, 10 given up" in line
     assert "✓" not in line
+
+
+def test_the_store_has_a_line_of_its_own() -> None:
+    lines = header(View(storing()), 120)
+    assert len(lines) == header_height(View(storing())) == 4
+    assert lines[3].split("  ")[0].strip().startswith("stored 33,")
+    for part in ("2.3 TB", "57 MB/s", "dumps 3.1/16.0 GB", "passes 16", "checks failed 3  (ids 2, zero_row 1)"):
+        assert part in lines[3]
+    assert header_height(View(storing(reason="by command"))) == 5
+    calm = storing()
+    assert calm.totals.hidden is not None
+    calm.totals.hidden.checks = {}
+    assert "checks failed 0" in header(View(calm), 120)[3]
+
+
+def test_samples_that_are_not_stored_stay_on_a_narrow_line() -> None:
+    line = header(View(extracting()), 50)[3]
+    assert "not stored 4" in line
+    assert "stored 33," in line
+
+
+def test_a_run_that_only_extracts_has_passes_in_flight() -> None:
+    line = header(View(extracting()))[2]
+    assert "passes 16" in line
+    assert "in flight" not in line
+    assert "passes" not in header(View(extracting()), 200)[3]
 
 
 def test_the_age_of_the_oldest_request_is_shown_once_it_is_a_minute() -> None:
