@@ -9,7 +9,7 @@ from contracts.eta import Storing
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.run import RunFold
 from contracts.rates import bytes_per_s
-from contracts.records import CaptureCheck, Heartbeat, NextStep
+from contracts.records import Heartbeat
 from contracts.status import HiddenStatus
 from contracts.work import extracts
 
@@ -24,13 +24,7 @@ def hidden_status(
     hidden = dataset.hidden
     if not extracts(fold) and not hidden.stored:
         return None
-    failed = given_up = skipped = 0
-    for _, failure in dataset.open_extract_failures():
-        if failure.check is CaptureCheck.TOO_LONG and failure.next is NextStep.REFUSED:
-            skipped += 1
-            continue
-        failed += 1
-        given_up += failure.next in (NextStep.QUARANTINED, NextStep.REFUSED)
+    tally = dataset.extract_tally
     speed = None
     if heartbeat is not None:
         speed = bytes_per_s(hidden.history, now, fold.events.session_started_at)
@@ -40,9 +34,9 @@ def hidden_status(
         tokens=hidden.tokens,
         bytes=hidden.stored_bytes,
         mb_per_s=None if speed is None else round(speed / 1e6, 3),
-        failed=failed,
-        given_up=given_up,
-        skipped=skipped,
+        failed=tally.failed,
+        given_up=tally.given_up,
+        skipped=tally.skipped,
         truncated=hidden.truncated,
         in_work=heartbeat.extracting.get(dataset.name, 0) if heartbeat else None,
         checks=dict(sorted(dataset.failures.checks.items())),

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from contracts.fold.run import RunFold
 from contracts.liveness import current_heartbeat, look, reader_now
 from contracts.records import Event, Severity
 from contracts.report import build_status
 from contracts.status import AlertStatus, RunStatus
+
+Answer = TypeVar("Answer")
 
 NOTE_SHOWN_S = 600.0
 """How long it is shown that a file was cut, replaced or deleted."""
@@ -43,6 +47,19 @@ class Monitor:
         status = build_status(self.fold, liveness, reader_now(heartbeat, monotonic, time.time()), monotonic)
         status.alerts += self._file_notes()
         return status
+
+    def ask(self, question: Callable[[RunFold, float], Answer]) -> Answer:
+        """Return what a question about the fold, as last refreshed, and the present comes to.
+
+        Args:
+            question: A pure function of (fold, now); it may read files of the run, and changes nothing.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        liveness = look(self.fold.run)
+        heartbeat = current_heartbeat(self.fold.telemetry.heartbeat, liveness)
+        return question(self.fold, reader_now(heartbeat, time.monotonic(), time.time()))
 
     def last_events(self, count: int) -> list[Event]:
         """Return the newest events, oldest first."""

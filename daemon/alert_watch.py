@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from contracts.clock import Clock
-from contracts.fold.events import ALERT_CLEARED, ALERT_RAISED, HALTED, HALTED_ALERT, alert_key
+from contracts.fold.events import ALERT_CLEARED, ALERT_OF, ALERT_RAISED, alert_key
 from contracts.records import Severity
 from contracts.status import AlertStatus
 from daemon.events import EventLog
@@ -50,8 +50,8 @@ class AlertWatch:
 
     def _was_told(self, alert: AlertStatus) -> bool:
         """Whether an event of this session has said it: a data set that stops says so itself, at once."""
-        return alert.code == HALTED_ALERT and any(
-            event.kind == HALTED and event.dataset == alert.dataset and event.at >= self._since
+        return any(
+            ALERT_OF.get(event.kind) == alert.code and event.dataset == alert.dataset and event.at >= self._since
             for event in self._events.last(_LOOK_BACK)
         )
 

@@ -90,12 +90,21 @@ class Session:
         self._rules = ServerRules(config, fingerprint, run.fingerprint, self.events)
         self._rids = RequestIds(run.path, f"{int(self.clock.now() * 1000):x}")
         self.pool = ServerPool(config, self._server_changed, self._new_probe, self._objection)
+        self._waiting = Waiting(self.writer, self.pool, self.condition)
         self.extraction: Extraction | None = None
         if config.extracts:
             self.extraction = Extraction(
-                run, config, fold, self._rids, self.writer, self.events, self.clock, self.condition, self._recheck
+                run,
+                config,
+                fold,
+                self._rids,
+                self.writer,
+                self.events,
+                self.clock,
+                self.condition,
+                self.pool.recheck,
+                self._waiting.until_written,
             )
-        self._waiting = Waiting(self.writer, self.pool, self.condition)
         limit = ConnectionLimit(
             reserved(len(config.datasets), len(config.servers)),
             lambda said: self.events.emit(Severity.WARNING, "daemon.note", said),
@@ -212,7 +221,7 @@ class Session:
             # A target that was raised a moment ago is in its file by now, and may not have been read.
             await self._keeper.poll()
             self.scheduler.refresh()
-        if self.extraction is not None:
+        if self.extraction is not None and not self.condition.draining:
             self.condition.activity = "completing the stores"
             await self.extraction.complete(self.scheduler.queues)
             self.condition.activity = None
@@ -364,9 +373,6 @@ class Session:
         if found is None and self.extraction is not None:
             found = await self.extraction.objection(probe)
         return found
-
-    def _recheck(self, url: str) -> None:
-        self.pool.recheck(url)
 
     def _server_changed(self, slot: ServerSlot, before: str) -> None:
         self._rules.changed(slot, before)

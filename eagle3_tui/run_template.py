@@ -31,21 +31,31 @@ class NewDataset:
     """A file to import, as run.toml will name it; None: ``prepared/<name>/prompts.jsonl``."""
 
 
-def run_toml(name: str, datasets: Sequence[NewDataset], *, holds_text: bool = False) -> str:
+def run_toml(
+    name: str,
+    datasets: Sequence[NewDataset],
+    *,
+    holds_text: bool = False,
+    extract: dict[str, Any] | None = None,
+) -> str:
     """Return the text of a run.toml that `contracts.run_config` accepts as it is.
 
     Args:
         name: Of the run.
         datasets: At least one.
         holds_text: Prompt files hold text: a tokenizer is asked for.
+        extract: What ``[extract]`` sets; the run then has both stages. None: answers alone.
     """
+    stages = ["generate"] if extract is None else ["generate", "extract"]
     given: dict[str, list[dict[str, Any] | None]] = {
-        "run": [{"name": name, "stages": ["generate"]}],
+        "run": [{"name": name, "stages": stages}],
         "servers": [{"url": "http://127.0.0.1:30000"}],
         "datasets": [_given(dataset) for dataset in datasets],
         "sampling": [{"temperature": 0.6, "max_new_tokens": 8192}],
         "generate": [{"concurrency": 256}],
     }
+    if extract is not None:
+        given["extract"] = [extract]
     if holds_text:
         given["tokenizer"] = [{"path": "FOLDER-OF-THE-MODELS-TOKENIZER"}]
     blocks = []
@@ -126,4 +136,4 @@ def _sampling(values: dict[str, Any] | None) -> str:
 
 
 def _plain(text: str) -> str:
-    return text.replace("``", "").replace("None:", "not set:")
+    return text.replace("``", "").replace("**", "").replace("None:", "not set:")

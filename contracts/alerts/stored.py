@@ -7,7 +7,7 @@ from typing import Final
 
 from contracts.alerts.view import View, make_alert
 from contracts.fold.dataset import DatasetFold
-from contracts.records import CaptureCheck, NextStep, Severity
+from contracts.records import Severity
 from contracts.status import AlertStatus
 from contracts.work import dataset_storing, extracts, generates
 
@@ -26,12 +26,8 @@ def _extract_halted(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
 
 
 def _given_up(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
-    held = [
-        failure
-        for _, failure in dataset.extract_given_up_samples()
-        if not (failure.check is CaptureCheck.TOO_LONG and failure.next is NextStep.REFUSED)
-    ]
-    if held:
+    if dataset.extract_tally.given_up:
+        held = [failure for _, failure in dataset.extract_given_up_samples() if not failure.is_skipped]
         last = max(held, key=lambda failure: failure.at)
         yield make_alert(
             "not_stored",
@@ -44,7 +40,7 @@ def _given_up(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
 
 
 def _skipped(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
-    skipped = sum(failure.check is CaptureCheck.TOO_LONG for _, failure in dataset.extract_given_up_samples())
+    skipped = dataset.extract_tally.skipped
     of, limit = dataset.extract_settled, view.limits.skipped_share_pct
     if of >= view.limits.min_samples and skipped * 100 > limit * of:
         yield make_alert(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import msgspec
 
@@ -25,6 +26,17 @@ class DatasetState(msgspec.Struct):
     hidden: HiddenFold = msgspec.field(default_factory=HiddenFold)
 
 
+@dataclass(frozen=True)
+class ExtractTally:
+    """What became of samples that are not stored though somebody tried."""
+
+    failed: int = 0
+    """Whose last capture failed; given-up ones included, those left out for their length not."""
+    given_up: int = 0
+    skipped: int = 0
+    """Left out because they are too long."""
+
+
 class DatasetFold:
     """The four folds of one data set, kept up to date from its files."""
 
@@ -33,6 +45,8 @@ class DatasetFold:
         self.name = folder.name
         self.tails = {name: Tail(folder.path / name) for name in (PROMPTS, RESPONSES, FAILURES, HIDDEN_STATES)}
         self.state = DatasetState()
+        self._tally: ExtractTally | None = None
+        """Made when asked for, good until the next change: there may be many, and every status asks several times."""
 
     @property
     def prompts(self) -> PromptFold:
@@ -70,12 +84,18 @@ class DatasetFold:
         Raises:
             OSError: A file is there and cannot be read.
         """
-        changed = sum(tail.poll(self.sink(name), most_bytes) for name, tail in self.tails.items()) > 0
+        try:
+            changed = sum(tail.poll(self.sink(name), most_bytes) for name, tail in self.tails.items()) > 0
+        except OSError:
+            self._tally = None  # of one file, while others may have been read
+            raise
         if self.responses.wants_exact:
             # How much is wrong must not depend on how the file was read.
             self.responses.begin_exact()
             self.tails[RESPONSES] = Tail(self.folder.responses)
             self.tails[RESPONSES].poll(self.responses, most_bytes)
+        if changed:
+            self._tally = None
         return changed
 
     def take_notes(self) -> list[str]:
@@ -159,13 +179,27 @@ class DatasetFold:
     def extract_given_up_samples(self) -> Iterator[tuple[bytes, SampleFailure]]:
         """Yield those of them that are not tried again unless a person says so: quarantined, or refused (too long)."""
         for key, failure in self.open_extract_failures():
-            if failure.next in (NextStep.QUARANTINED, NextStep.REFUSED):
+            if failure.is_final:
                 yield key, failure
 
     @property
+    def extract_tally(self) -> ExtractTally:
+        """How many samples are not stored, and what is to become of them."""
+        if self._tally is None:
+            failed = given_up = skipped = 0
+            for _, failure in self.open_extract_failures():
+                if failure.is_skipped:
+                    skipped += 1
+                    continue
+                failed += 1
+                given_up += failure.is_final
+            self._tally = ExtractTally(failed, given_up, skipped)
+        return self._tally
+
+    @property
     def extract_given_up(self) -> int:
-        """How many samples are not stored and not tried again."""
-        return sum(1 for _ in self.extract_given_up_samples())
+        """How many samples are not stored and not tried again, those left out for their length included."""
+        return self.extract_tally.given_up + self.extract_tally.skipped
 
     @property
     def extract_settled(self) -> int:

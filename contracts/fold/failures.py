@@ -27,6 +27,16 @@ class SampleFailure(msgspec.Struct, array_like=True):
     check: CaptureCheck | None = None
     """The check that its hidden states failed; only of the stage extract."""
 
+    @property
+    def is_final(self) -> bool:
+        """Whether it is not tried again unless a person says so."""
+        return self.next in (NextStep.QUARANTINED, NextStep.REFUSED)
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether it is left out of the store for its length: as run.toml asks, no failure."""
+        return self.check is CaptureCheck.TOO_LONG and self.next is NextStep.REFUSED
+
 
 _DECODER: Final[msgspec.json.Decoder[Failure | Requeue]] = msgspec.json.Decoder(Failure | Requeue)
 

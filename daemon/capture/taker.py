@@ -45,12 +45,7 @@ def take(
         CaptureFault: The dump does not hold the sample. Nothing of it is in the store.
         OSError: The store cannot be written. Nothing of it is in the store; the same order may be tried again.
     """
-    if order.cached_tokens:
-        raise CaptureFault(
-            CaptureCheck.CACHED,
-            f"the server took {order.cached_tokens} prompt tokens from its cache, their rows were never computed: "
-            f"start it with --disable-radix-cache (eagle3 server-args RUN)",
-        )
+    check_not_cached(order)
     ids, mask = order.ids, order.mask
     with Dump.open(folder, order.rid) as dump:
         check_header(dump.header, form, model)
@@ -84,4 +79,18 @@ def take(
             server=order.server or None,
             rid=order.rid,
             at=clock.now(),
+        )
+
+
+def check_not_cached(order: TakeOrder) -> None:
+    """Check that the server computed every row; asked before rows are waited for, since those it left out never come.
+
+    Raises:
+        CaptureFault: It took some from its cache; a systematic fault.
+    """
+    if order.cached_tokens:
+        raise CaptureFault(
+            CaptureCheck.CACHED,
+            f"the server took {order.cached_tokens} prompt tokens from its cache, their rows were never computed: "
+            f"start it with --disable-radix-cache (eagle3 server-args RUN)",
         )

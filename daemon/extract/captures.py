@@ -19,14 +19,14 @@ from contracts.run_config import RunConfig
 from daemon.capture.arrival import await_rows
 from daemon.capture.budget import DumpBudget, LengthEstimate, dump_bytes, free_budget, measure
 from daemon.capture.fault import CaptureFault
-from daemon.capture.leftovers import remove_dump
+from daemon.capture.leftovers import leftovers, remove_dump
 from daemon.capture.order import TakeOrder
-from daemon.capture.taker import take
+from daemon.capture.taker import check_not_cached, take
 from daemon.condition import Condition
 from daemon.events import EventLog
 from daemon.extract.rows_of_servers import RowsOfServers
 from daemon.extract.stores import Store
-from daemon.request_ids import RequestIds
+from daemon.request_ids import RequestIds, is_probe
 from daemon.threads import in_thread
 from daemon.writer import Writer
 
@@ -154,22 +154,24 @@ class Captures:
         return rid in self._open
 
     def take(self, order: TakeOrder, store: Store, settle: Callable[[StoredSample | CaptureFault], None]) -> None:
-        """Await, check and store the rows of an answered request; tell what came of it.
-
-        Raises:
-            CaptureFault: The order itself cannot be read.
-        """
-        needed = self._bytes(order.rows)
+        """Await, check and store the rows of an answered request; tell what came of it."""
+        try:
+            needed = self._bytes(order.rows)
+        except CaptureFault as fault:  # the order itself cannot be read
+            self.close(order.rid)
+            settle(fault)
+            return
         if self._budget is not None and needed is not None:
             self._budget.settle(order.rid, needed)
         task = asyncio.get_running_loop().create_task(self._take(order, store, settle))
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(partial(self._ended, order, settle))
 
     async def _take(
         self, order: TakeOrder, store: Store, settle: Callable[[StoredSample | CaptureFault], None]
     ) -> None:
         try:
+            check_not_cached(order)  # of such rows the first never come: they would be waited for in vain
             await await_rows(self.folder, order.rid, order.rows, self._config.extract.dump_wait_s)
             record = await self._store(order, store)
         except CaptureFault as fault:
@@ -198,14 +200,18 @@ class Captures:
                 self._condition.set_trouble(source, None)
                 return record
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(
+        self, order: TakeOrder, settle: Callable[[StoredSample | CaptureFault], None], task: asyncio.Task[None]
+    ) -> None:
         self._tasks.discard(task)
         fault = None if task.cancelled() else task.exception()
-        if fault is not None:
-            _LOG.error("taking hidden states broke", exc_info=fault)
-            self._events.emit(
-                Severity.CRITICAL, "daemon.fault", f"taking hidden states broke: {fault!r}; see daemon.log"
-            )
+        if fault is None:
+            return
+        _LOG.error("taking the hidden states of sample %s broke", order.sample_id, exc_info=fault)
+        said = f"eagle3 itself failed on it ({fault!r}); the details are in daemon.log"
+        self._events.emit(Severity.CRITICAL, "daemon.fault", f"{order.dataset}: {said}", dataset=order.dataset)
+        self.close(order.rid)
+        settle(CaptureFault(CaptureCheck.MISSING, said))  # else it would be waited for without end
 
     def close(self, rid: str) -> None:
         """End a capture: its rows are stored, or nobody wants them."""
@@ -220,18 +226,27 @@ class Captures:
             self._condition.set_trouble("dumps", f"{self.folder}: cannot be tidied: {_words(error)}")
 
     async def watch(self) -> None:
-        """Keep the folder within its budget, until cancelled: the youngest captures are given up first."""
+        """Keep the folder within its budget, until cancelled: the youngest captures are given up first.
+
+        What comes when nobody wants it any more is removed: rows that were late, and those of a request that the server
+        began only after it was given up.
+        """
+        late: set[str] = set()
         while True:
             await asyncio.sleep(WATCH_S)
-            if self._budget is None or not self._open:
+            if self._budget is None:
                 continue
             try:
-                actual = await in_thread(partial(measure, self.folder, self._rids.tag), "dump-measure")
+                found = await in_thread(partial(leftovers, self.folder, self._rids.tag), "dump-measure")
+                unwanted = {each.rid for each in found if each.rid not in self._open and not is_probe(each.rid)}
+                for rid in unwanted & late:  # seen twice: none that was about to be removed, or opened, just now
+                    remove_dump(self.folder, rid)
             except OSError as error:
-                self._condition.set_trouble("dumps", f"{self.folder}: cannot be looked at: {_words(error)}")
+                self._condition.set_trouble("dumps", f"{self.folder}: cannot be kept in order: {_words(error)}")
                 continue
+            late = unwanted
             self._condition.set_trouble("dumps", None)
-            for rid in self._budget.over(actual):
+            for rid in self._budget.over({each.rid: each.rows_bytes for each in found}):
                 self.given_up += 1
                 self.close(rid)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import os
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
@@ -19,12 +20,11 @@ from daemon.store.index import read_index
 from daemon.store.layout import StoreError
 from daemon.store.norms import NormWeight
 from daemon.store.repair import remove_strays
-from daemon.store.speculators_ import SpeculatorsLayout
+from daemon.store.speculators_ import SpeculatorsLayout, closing_moves
 from daemon.threads import in_thread
 from daemon.writer import Writer
 
 COMPLETED: Final = "store.completed"
-_LOOK_S: Final = 0.02
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -36,20 +36,28 @@ class Completing:
         writer: Takes the records of samples that got another number.
         events: Takes what a person should read.
         clock: Gives the times.
+        until_written: Returns when all records that were handed over are in their files.
     """
 
-    def __init__(self, config: RunConfig, writer: Writer, events: EventLog, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        writer: Writer,
+        events: EventLog,
+        clock: Clock,
+        until_written: Callable[[], Awaitable[None]],
+    ) -> None:
         self._config = config
         self._writer = writer
         self._events = events
         self._clock = clock
+        self._until_written = until_written
 
     async def complete(self, store: Store, dataset: str, norm: NormWeight | None, vocab_size: int | None) -> None:
         """Write what belongs beside the tensors of a data set, anew each time; a failure is said, nothing else lost."""
         try:
             records = await in_thread(partial(self._close_gaps, store), "store-renumber")
-            while self._writer.unwritten:  # until then a crash needs the files under their old names
-                await asyncio.sleep(_LOOK_S)
+            await self._until_written()
             said = await in_thread(partial(self._write_files, store, records, norm, vocab_size), "store-complete")
         except (OSError, StoreError, MissingPackageError) as error:
             self._events.emit(
@@ -71,15 +79,17 @@ class Completing:
 
     def _close_gaps(self, store: Store) -> list[StoredSample]:
         """Number the samples of a store from 0, where its trainer needs that; return their records by number."""
-        records = sorted(read_index(store.index_path).records.values(), key=lambda record: record.row)
-        if not isinstance(store.layout, SpeculatorsLayout):
-            return records
-        return [self._at(store, store.layout, record, row) for row, record in enumerate(records)]
+        records = list(read_index(store.index_path).records.values())
+        if isinstance(store.layout, SpeculatorsLayout):
+            moves = {record.row: row for record, row in closing_moves(records)}
+            records = [
+                self._moved(store, store.layout, record, moves[record.row]) if record.row in moves else record
+                for record in records
+            ]
+        return sorted(records, key=lambda record: record.row)
 
-    def _at(self, store: Store, layout: SpeculatorsLayout, record: StoredSample, row: int) -> StoredSample:
-        """Give a sample the number that closes a gap: numbers below its own are free, those behind follow later."""
-        if record.row == row:
-            return record
+    def _moved(self, store: Store, layout: SpeculatorsLayout, record: StoredSample, row: int) -> StoredSample:
+        """Give a sample the number of a gap; its file stays under the old name too, until the index is on the disk."""
         placed, at = layout.renumber(record, row), self._clock.now()
         moved = msgspec.structs.replace(
             record, row=row, at=at, file=placed.file, offset=placed.offset, bytes=placed.bytes, checksum=placed.checksum
@@ -91,6 +101,8 @@ class Completing:
     def _write_files(
         self, store: Store, records: list[StoredSample], norm: NormWeight | None, vocab_size: int | None
     ) -> list[str]:
+        with store.index_path.open("rb+") as index:
+            os.fsync(index.fileno())  # until then a power cut needs the files under their old names
         remove_strays(store.layout.strays(records))
         return write_dataset_files(
             store.layout,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -50,6 +50,7 @@ class Extraction:
         clock: Gives the times.
         condition: Told when a store cannot be written.
         recheck: Called with the URL of a server to be probed again.
+        until_written: Returns when all records that were handed over are in their files.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Extraction:
         clock: Clock,
         condition: Condition,
         recheck: Callable[[str], None],
+        until_written: Callable[[], Awaitable[None]],
     ) -> None:
         self._run = run
         self._config = config
@@ -76,7 +78,7 @@ class Extraction:
         self.captures = Captures(config, self._servers, rids, writer, clock, events, condition)
         self._settling = Settling(writer, events, clock, recheck)
         self._opened: dict[str, Opened] = {}
-        self._completing = Completing(config, writer, events, clock)
+        self._completing = Completing(config, writer, events, clock, until_written)
 
     async def open(self) -> None:
         """Open the dump folder and the stores, before any server is asked.

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from contracts.exit_codes import ExitCode
+from contracts.run_config import LAYOUTS, ConfigError, parse_run_config
 from contracts.run_dir import RunDir
-from eagle3_tui.arguments import describe
-from eagle3_tui.failure import CommandFailed
+from eagle3_tui.arguments import describe, natural
+from eagle3_tui.failure import CommandFailed, UsageError
 from eagle3_tui.run_template import NewDataset, run_toml
 from eagle3_tui.text import encodable, visible
 
@@ -36,21 +37,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="files",
         help="prompt files, a data set for each",
     )
+    parser.add_argument(
+        "--layers",
+        nargs="+",
+        type=natural,
+        default=[],
+        metavar="L",
+        help="store hidden states too: 0-based output ids of the layers, ascending",
+    )
+    parser.add_argument("--layout", choices=LAYOUTS, help="of their store, by its trainer (default: safetensors)")
     describe(
         parser,
-        "eagle3 init my_run --from prompts/code.jsonl prompts/chat.jsonl",
+        "eagle3 init my_run --from prompts/code.jsonl prompts/chat.jsonl --layers 2 30 58 --layout specforge",
         (ExitCode.OK, ExitCode.FAILED, ExitCode.USAGE),
         "Write a run.toml, every key with its default and meaning, and the folders of its data sets.\n"
-        "Never overwrites one.",
+        "Never overwrites one. With --layers the run stores hidden states besides answers.",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write, or print, a run.toml."""
+    extract = _extract(arguments)
     run = RunDir(arguments.dir)
     datasets = datasets_of(arguments.files, run.path)
     name = _name(run.path.absolute().name, "my_run")
-    text = run_toml(name, datasets or [_EXAMPLE], holds_text=any(map(_holds_text, arguments.files)))
+    holds_text = any(map(_holds_text, arguments.files))
+    text = run_toml(name, datasets or [_EXAMPLE], holds_text=holds_text, extract=extract)
+    _refuse_wrong(text)
     if arguments.print:
         sys.stdout.write(text)
         return ExitCode.OK
@@ -93,6 +106,31 @@ def datasets_of(files: Sequence[Path], folder: Path) -> list[NewDataset]:
             raise CommandFailed(f"{file}: there would be two data sets named {name}; rename one of the files")
         found[name] = NewDataset(name, _as_named_in(folder, file))
     return list(found.values())
+
+
+def _extract(arguments: argparse.Namespace) -> dict[str, object] | None:
+    """Return what [extract] is to hold; None: hidden states are not wanted.
+
+    Raises:
+        UsageError: A layout for no layers.
+    """
+    if not arguments.layers:
+        if arguments.layout is not None:
+            raise UsageError("--layout: is for hidden states; name their layers with --layers")
+        return None
+    return {"layers": arguments.layers} | ({"layout": arguments.layout} if arguments.layout else {})
+
+
+def _refuse_wrong(text: str) -> None:
+    """See that a start would take the file: what was given here may contradict itself (layers, layout).
+
+    Raises:
+        UsageError: It would not.
+    """
+    try:
+        parse_run_config(text)
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
 
 
 def _as_named_in(folder: Path, file: Path) -> str:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from contracts.clock import Clock
+from contracts.fold.run import RunFold
 from contracts.records import Event
 from contracts.status import RunStatus
 from eagle3_tui.feed.background import in_background
+
+Answer = TypeVar("Answer")
 
 EVENTS_KEPT: Final = 60
 STALE_AFTER_S: Final = 5.0
@@ -23,6 +28,9 @@ class Source(Protocol):
 
     def refresh(self) -> RunStatus:
         """Read what is new and return the status."""
+
+    def ask(self, question: Callable[[RunFold, float], Answer], /) -> Answer:
+        """Return what a question about (fold, now) comes to; it may read files of the run."""
 
     def last_events(self, count: int, /) -> list[Event]:
         """Return the last events, oldest first."""
@@ -49,6 +57,8 @@ class Feed:
 
     def __init__(self, source: Source, clock: Clock) -> None:
         self._source = source
+        self._one_at_a_time = asyncio.Lock()
+        """The source is used by one thread at a time."""
         self._clock = clock
         self.folders: list[Path] = []
         """In which files change, as of the last reading."""
@@ -58,7 +68,8 @@ class Feed:
     async def read(self) -> None:
         """Read once. What the system refuses (a removed folder, a dead disk) is kept as the view's problem."""
         try:
-            status, events, self.folders = await in_background(self._read)
+            async with self._one_at_a_time:
+                status, events, self.folders = await in_background(self._read)
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             self._latest = replace(self._latest, problem=f"can't read {where}{error.strerror or error}")
@@ -67,6 +78,15 @@ class Feed:
         fresh = View(status=status, events=tuple(events))
         if not _looks_the_same(self._latest, fresh):
             self._latest = fresh
+
+    async def ask(self, question: Callable[[RunFold, float], Answer]) -> Answer:
+        """Return what a question about (fold, now) comes to, off the event loop.
+
+        Raises:
+            OSError: A file that the question needs cannot be read.
+        """
+        async with self._one_at_a_time:
+            return await in_background(lambda: self._source.ask(question))
 
     def view(self) -> View:
         """Return the latest view, with its age once it is stale."""

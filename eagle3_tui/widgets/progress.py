@@ -29,7 +29,7 @@ def overall_share(status: RunStatus) -> float | None:
     A data set beyond its target does not make up for another, and a finished one is done however far it came. Where
     hidden states are stored they are half of the work of a data set with answers to make, and all of that of one
     without; else a data set without does not count. Data sets weigh by their token targets where each has one, else by
-    their prompts.
+    their samples.
     """
     if status.state is RunState.FINISHED:
         return 1.0
@@ -38,13 +38,20 @@ def overall_share(status: RunStatus) -> float | None:
     by_target = all(data.target_tokens for data in counted)
     done = total = 0.0
     for data in counted:
-        weight = data.target_tokens if by_target else data.to_answer if data.hidden is None else data.prompts
+        weight = data.target_tokens if by_target else _weight(data, makes_answers)
         share = 1.0 if data.stage is DatasetStage.FINISHED else _work_share(data, makes_answers)
         if weight is None or share is None:
             return None
         done += weight * min(share, 1.0)
         total += weight
     return done / total if total else None
+
+
+def _weight(data: DatasetStatus, makes_answers: bool) -> int | None:
+    """Return a data set's samples: all that need work of any kind."""
+    if data.hidden is None:
+        return data.to_answer
+    return data.prompts if makes_answers else data.hidden.to_store
 
 
 def _answered_share(data: DatasetStatus) -> float | None:

@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 from contracts.run_config import parse_run_config
 from daemon.server_args import server_args
@@ -18,7 +19,19 @@ from tests.sglang.server import SglangServer
 AT_ONCE = 16
 REQUESTS = 32
 NEW_TOKENS = 64
-ROUNDS = 7
+ROUNDS = 5
+
+
+class Measured(NamedTuple):
+    """One round."""
+
+    tokens_per_s: float
+    cpu_ms: float
+    """Of all the server's processes, for one token: what else the machine does touches it little."""
+
+
+def cpu_s(server: SglangServer) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in server.processes())
 
 
 def configured(model: Path, folder: Path) -> tuple[list[str], Path, dict[str, str]]:
@@ -32,8 +45,8 @@ def configured(model: Path, folder: Path) -> tuple[list[str], Path, dict[str, st
     return made.flags, Path(made.env["PYTHONPATH"]), env
 
 
-def tokens_per_s(server: SglangServer, prompts: list[list[int]], mark: str) -> float:
-    """Answer all prompts, some at once; new tokens a second."""
+def measure(server: SglangServer, prompts: list[list[int]], mark: str) -> Measured:
+    """Answer all prompts, some at once."""
 
     def ask(number: int) -> int:
         body = {
@@ -45,10 +58,10 @@ def tokens_per_s(server: SglangServer, prompts: list[list[int]], mark: str) -> f
         response.raise_for_status()
         return len(response.json()["output_ids"])
 
-    began = time.perf_counter()
+    began, cpu_began = time.perf_counter(), cpu_s(server)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         tokens = sum(pool.map(ask, range(len(prompts))))
-    return tokens / (time.perf_counter() - began)
+    return Measured(tokens / (time.perf_counter() - began), 1000 * (cpu_s(server) - cpu_began) / tokens)
 
 
 def report() -> str:
@@ -67,18 +80,24 @@ def report() -> str:
         }
         for server in servers.values():
             stack.enter_context(server)
-        rates: dict[str, list[float]] = {kind: [] for kind in servers}
+        rounds: dict[str, list[Measured]] = {kind: [] for kind in servers}
         for turn in range(-1, ROUNDS):
             for kind, server in servers.items():  # in turn: what else the machine does befalls all alike
-                rate = tokens_per_s(server, prompts, f"r{turn + 1}")
+                measured = measure(server, prompts, f"r{turn + 1}")
                 if turn >= 0:
-                    rates[kind].append(rate)
+                    rounds[kind].append(measured)
         written = sum(1 for _ in folder.glob("*.dump"))
-    base = rates["SGLang captures, no plugin"]
-    lines = ["| server | tok/s, median | of the second, median of rounds |", "|---|---|---|"]
-    for kind, found in rates.items():
-        ratio = statistics.median(mine / other for mine, other in zip(found, base, strict=True))
-        lines.append(f"| {kind} | {statistics.median(found):.0f} | {ratio:.3f} |")
+    base = rounds["SGLang captures, no plugin"]
+    lines = ["| server | tok/s | of the second | CPU ms for a token | of the second |", "|---|---|---|---|---|"]
+    for kind, found in rounds.items():
+        speed = statistics.median(
+            mine.tokens_per_s / other.tokens_per_s for mine, other in zip(found, base, strict=True)
+        )
+        cpu = statistics.median(mine.cpu_ms / other.cpu_ms for mine, other in zip(found, base, strict=True))
+        lines.append(
+            f"| {kind} | {statistics.median(each.tokens_per_s for each in found):.0f} | {speed:.3f} | "
+            f"{statistics.median(each.cpu_ms for each in found):.3f} | {cpu:.3f} |"
+        )
     return "\n".join([*lines, "", f"{written} dumps of {REQUESTS * (ROUNDS + 1)} written."])
 
 

@@ -7,33 +7,21 @@ a build that was interrupted, or one from other requirements, is begun again.
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.venv_build import ROOT, BuildError, Venv, digest, read_stamp
+
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-FOLDER = ROOT / ".venv-sglang"
-PYTHON = FOLDER / "bin" / "python"
+VENV = Venv(ROOT / ".venv-sglang", HERE / "requirements.txt", "about 3 minutes and 3 GB")
+FOLDER = VENV.folder
+PYTHON = VENV.python
 MODELS = FOLDER / "models"
 SUPPORT = HERE / "support"
 
-REQUIREMENTS = HERE / "requirements.txt"
 _MODEL_SCRIPT = HERE / "tiny_model.py"
-_STAMP = FOLDER / "built"
 _MODELS_STAMP = MODELS / "built"
-_LOG = FOLDER / "install.log"
-_TORCH = "torch"
-
-
-class BuildError(Exception):
-    """A step failed; the message says which, why, and what to do."""
 
 
 def model_path(kind: str = "llama") -> Path:
@@ -47,11 +35,10 @@ def model_path(kind: str = "llama") -> Path:
 
 def missing() -> str | None:
     """Why the tests cannot run here, or None when the environment is complete and up to date."""
-    if not PYTHON.exists():
-        return f"{FOLDER.name} does not exist"
-    if _read(_STAMP) != _install_key():
-        return f"{FOLDER.name} is unfinished, or from other requirements"
-    if _read(_MODELS_STAMP) != _models_key():
+    reason = VENV.missing()
+    if reason is not None:
+        return reason
+    if read_stamp(_MODELS_STAMP) != _models_key():
         return f"the models in {FOLDER.name} are missing, or from another tiny_model.py"
     return None
 
@@ -83,91 +70,20 @@ def build() -> None:
     Raises:
         BuildError: A step failed.
     """
-    with _alone():
-        if _read(_STAMP) != _install_key():
-            _install()
-        else:
-            _say(f"{FOLDER.name}: already built from these requirements")
-        if _read(_MODELS_STAMP) != _models_key():
+    with VENV.alone():
+        VENV.install(process_env())
+        if read_stamp(_MODELS_STAMP) != _models_key():
             _make_models()
 
 
-def _install() -> None:
-    begun = time.monotonic()
-    _say(f"{FOLDER.name}: building (about 3 minutes and 3 GB)")
-    _run("creating the virtual environment", [sys.executable, "-m", "venv", "--clear", str(FOLDER)])
-    pip = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--no-compile"]
-    pins = [line for line in REQUIREMENTS.read_text().splitlines() if line and not line.startswith("#")]
-    torch = next(pin for pin in pins if pin.startswith(f"{_TORCH}=="))
-    # With its dependencies, which depend on the build that the index offers; those pinned here are put right below.
-    _run(f"installing {torch}", [*pip, torch])
-    _run(f"installing {len(pins) - 1} more packages", [*pip, "--no-deps", "--prefer-binary", "-r", str(REQUIREMENTS)])
-    _STAMP.write_text(_install_key())
-    _say(f"{FOLDER.name}: built in {time.monotonic() - begun:.0f} s")
-
-
 def _make_models() -> None:
-    _run("making the tiny models", [str(PYTHON), str(_MODEL_SCRIPT), str(MODELS), "llama", "qwen3"])
+    command = [str(PYTHON), str(_MODEL_SCRIPT), str(MODELS), "llama", "qwen3"]
+    VENV.step("making the tiny models", command, process_env())
     _MODELS_STAMP.write_text(_models_key())
 
 
-def _run(what: str, command: list[str]) -> None:
-    """Run one step with its output in the log, and show the log's end when it fails."""
-    _say(f"  {what} ...")
-    begun = time.monotonic()
-    FOLDER.mkdir(exist_ok=True)
-    # Output goes through a pipe, not straight to the log: `venv --clear` empties the folder meanwhile.
-    done = subprocess.run(
-        command, cwd=ROOT, env=process_env(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    with _LOG.open("a") as log:
-        log.write(f"$ {' '.join(command)}\n{done.stdout}\n")
-    if done.returncode:
-        tail = "\n".join(f"    {line}" for line in done.stdout.splitlines()[-15:])
-        raise BuildError(
-            f"{what}: exit status {done.returncode}\n{tail}\n"
-            f"  The whole output: {_LOG.relative_to(ROOT)}. Run the same command again to continue; if the "
-            f"environment itself looks broken, remove {FOLDER.name} first.\n"
-            f"  Needed: a package index within pip's reach, Python 3.11 or later, 4 GB of free disk."
-        )
-    _say(f"  {what}: {time.monotonic() - begun:.0f} s")
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Hold a lock, so that two builds in one checkout wait for each other."""
-    # On the requirements themselves: a file that is always there, and outside the folder being rebuilt.
-    with REQUIREMENTS.open() as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _say(f"{FOLDER.name}: another build is running, waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _install_key() -> str:
-    version = "{}.{}".format(*sys.version_info)
-    return f"python {version}, requirements {_digest(REQUIREMENTS)}\n"
-
-
 def _models_key() -> str:
-    return f"{_install_key()}tiny_model.py {_digest(_MODEL_SCRIPT)}\n"
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text()
-    except FileNotFoundError:
-        return None
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)
+    return f"{VENV.key}tiny_model.py {digest(_MODEL_SCRIPT)}\n"
 
 
 if __name__ == "__main__":

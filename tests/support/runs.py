@@ -42,10 +42,15 @@ def make_run(
     targets: dict[str, int] | None = None,
     prompts: dict[str, str] | None = None,
     tokenizer: str | None = None,
+    extract: dict[str, Any] | None = None,
+    stages: list[str] | None = None,
 ) -> Path:
-    """Write run.toml and the prompts of each data set; pauses are short."""
+    """Write run.toml and the prompts of each data set; pauses are short. `extract`: the run has both stages, unless
+    `stages` names others."""
+    if extract is not None and stages is None:
+        stages = ["generate", "extract"]
     tables: dict[str, dict[str, Any]] = {
-        "run": {"name": "tested"},
+        "run": {"name": "tested", **({} if stages is None else {"stages": stages})},
         "sampling": {"max_new_tokens": 64, **(sampling or {})},
         "generate": {
             "concurrency": concurrency,
@@ -59,6 +64,8 @@ def make_run(
     }
     if tokenizer is not None:
         tables["tokenizer"] = {"path": tokenizer}
+    if extract is not None:
+        tables["extract"] = extract
     text = "".join(f"[{name}]\n{_pairs(values)}" for name, values in tables.items())
     text += "".join(f"[[servers]]\n{_pairs({'url': url})}" for url in urls)
     for name, lines in datasets.items():

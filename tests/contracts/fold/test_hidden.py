@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.fold.dataset import DatasetFold
+from contracts.fold.dataset import DatasetFold, ExtractTally
 from contracts.fold.hidden import HiddenFold
 from contracts.records import CaptureCheck, DroppedSample, FailureClass, NextStep, encode_line
 from contracts.run_dir import DatasetDir
@@ -164,6 +164,21 @@ class TestDataset:
         assert {key for key, _ in dataset.extract_given_up_samples()} == {b"poor", b"long"}
         assert (dataset.extract_given_up, dataset.extract_settled) == (2, 3)
         assert (dataset.failed, dataset.quarantined) == (0, 0)
+        assert dataset.extract_tally == ExtractTally(failed=2, given_up=1, skipped=1)
+        write(dataset.folder.hidden_states, [stored("poor", 1)])
+        dataset.poll()
+        assert dataset.extract_tally == ExtractTally(failed=1, given_up=0, skipped=1)
+
+    def test_a_file_that_cannot_be_read_leaves_no_count_of_before(self, tmp_path: Path) -> None:
+        dataset = self.dataset(tmp_path)
+        write(dataset.folder.failures, [failed_capture("a")])
+        dataset.poll()
+        assert dataset.extract_tally.failed == 1
+        write(dataset.folder.failures, [failed_capture("b")])
+        dataset.folder.hidden_states.mkdir()
+        with pytest.raises(IsADirectoryError):
+            dataset.poll()
+        assert dataset.extract_tally.failed == 2
 
     def test_a_cut_index_is_counted_again(self, tmp_path: Path) -> None:
         dataset = self.dataset(tmp_path)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections import namedtuple
 from collections.abc import Iterable
 from dataclasses import replace
@@ -375,3 +378,39 @@ def test_lines_of_the_index_that_cannot_be_read_are_said(stored: StoredRun, tmp_
     done = stored.export("specforge", tmp_path / "out")
     assert any("1 lines cannot be read" in note for note in done.notes)
     assert done.samples == 5
+
+
+_KILLED_AT_A_SYNC = """
+import os, signal, sys
+from daemon.__main__ import main
+left = int(sys.argv.pop(1))
+def counting(real):
+    def sync(descriptor):
+        global left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        real(descriptor)
+    return sync
+os.fdatasync, os.fsync = counting(os.fdatasync), counting(os.fsync)
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("layout", ["safetensors", "specforge", "speculators"])
+def test_killed_anywhere_the_same_command_goes_on(tmp_path: Path, layout: str) -> None:
+    """kill -9 at one sync after the other, in one target: before and behind the renaming of each file."""
+    samples = known_samples(norm=norm_of(layout))
+    run = StoredRun(tmp_path / "run", layout, samples)
+    command = [sys.executable, "-c", _KILLED_AT_A_SYNC]
+    arguments = ["export", str(run.run.path), layout, str(tmp_path / "out")]
+    killed = 0
+    for sync in range(2, 60, 5):
+        done = subprocess.run([*command, str(sync), *arguments], capture_output=True, check=False)
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        killed += 1
+    assert killed >= 2
+    assert run.export(layout, tmp_path / "out").already == 5
+    holds(tmp_path / "out" / "B1", layout, samples)

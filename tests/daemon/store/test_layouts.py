@@ -316,24 +316,23 @@ def test_bytes_behind_the_end(name: str, tmp_path: Path, monkeypatch: pytest.Mon
         layout.load(record)
 
 
-def test_any_damaged_byte_is_named_or_harmless_to_the_reader(name: str, size: str, tmp_path: Path) -> None:
+def test_a_damaged_byte_is_named_or_harmless_to_the_reader(name: str, tmp_path: Path) -> None:
     layout = make_layout(name, tmp_path)
     record = place(layout, make_sample("a", tokens=3, hidden=4, norm=layout.norm))
     path = tmp_path / record.file
     whole = path.read_bytes()
     refused = 0
-    for place_ in range(len(whole)):
-        for change in (0x01, 0x80, 0xFF):
-            damaged = bytearray(whole)
-            damaged[place_] ^= change
-            path.write_bytes(damaged)
-            try:
-                loaded = layout.load(record)
-                assert len(b"".join(loaded.rows.blocks())) == 3 * 4 * 4 * 2
-            except StoreError as error:
-                assert str(path) in str(error)
-                refused += 1
-    assert refused > 100
+    for number, where in enumerate(range(0, len(whole), 5)):
+        damaged = bytearray(whole)
+        damaged[where] ^= (0x01, 0x80, 0xFF)[number % 3]
+        path.write_bytes(damaged)
+        try:
+            loaded = layout.load(record)
+            assert len(b"".join(loaded.rows.blocks())) == 3 * 4 * 4 * 2
+        except StoreError as error:
+            assert str(path) in str(error)
+            refused += 1
+    assert refused > len(whole) / 50
 
 
 def test_record_of_another_shape(name: str, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_damaged_files_are_named(case: str, words: str) -> None:
 def test_headers_that_cannot_be(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "f.safetensors"
     path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(8))
-    with pytest.raises(StoreError, match="f.safetensors"):
+    with pytest.raises(StoreError, match=r"f\.safetensors"):
         read_all(path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from pathlib import Path
@@ -70,7 +71,7 @@ def test_several_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         thread.join()
     spans = sorted((record.file, record.offset, record.offset + record.bytes) for record in records.values())
     assert len(spans) == 80
-    for (file, _, end), (next_file, begin, _) in zip(spans, spans[1:], strict=False):
+    for (file, _, end), (next_file, begin, _) in itertools.pairwise(spans):
         assert file != next_file or end <= begin
     for sample in samples:
         assert layout.load(records[sample.sample_id]).ids.tolist() == sample.ids.tolist()

@@ -92,7 +92,7 @@ def test_the_zip_is_sound_and_aligned(tmp_path: Path) -> None:
 
 def test_beyond_the_limits_of_a_plain_zip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with sizes and offsets over 4 GB: each goes into the 64-bit fields."""
-    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 300)
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 700)
     storages = [Storage(str(key), "int64", 100) for key in range(3)]
     values = {storage.key: View.whole(storage) for storage in storages}
     path = write(tmp_path / "f.pt", values, [(one, [(np.arange(100) + int(one.key)).data]) for one in storages])
@@ -204,11 +204,11 @@ def test_storages_of_another_size(tmp_path: Path) -> None:
 def test_other_files(tmp_path: Path) -> None:
     path = tmp_path / "f.pt"
     torch.save({"a": torch.arange(3)}, path, _use_new_zipfile_serialization=False)
-    with pytest.raises(StoreError, match="f.pt cannot be read"):
+    with pytest.raises(StoreError, match=r"f\.pt cannot be read"):
         read_archive(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("x", b"y")
-    with pytest.raises(StoreError, match="no data.pkl"):
+    with pytest.raises(StoreError, match=r"no data\.pkl"):
         read_archive(path)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a/data.pkl", encode_pickle({"a": View.whole(Storage("0", "int64", 100))}))

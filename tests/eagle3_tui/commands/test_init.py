@@ -96,6 +96,38 @@ def test_prompt_files_become_data_sets(eagle3: Eagle3, tmp_path: Path) -> None:
     assert config.tokenizer is None
 
 
+def test_layers_make_a_run_with_both_stages(eagle3: Eagle3, tmp_path: Path) -> None:
+    assert eagle3("init", tmp_path, "--layers", 2, 30, 58, "--layout", "specforge").code == 0
+    config = load_run_config(tmp_path / "run.toml")
+    assert (config.generates, config.extracts) == (True, True)
+    assert (config.extract.layers, config.extract.layout) == ([2, 30, 58], "specforge")
+    tables = _tables((tmp_path / "run.toml").read_text())
+    assert dict(tables)["extract"] == set(run_config.Extract.__struct_fields__)
+
+
+def test_without_layers_answers_alone_are_made(eagle3: Eagle3) -> None:
+    assert not parse_run_config(eagle3("init", "--print").out).extracts
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--layers", 30, 2, 58], "must ascend"),
+        (["--layers", 2, 58, "--layout", "specforge"], "SpecForge takes 3, not 2"),
+        (["--layers", -1], "--layers"),
+        (["--layout", "specforge"], "name their layers with --layers"),
+        (["--layers", 2, "--layout", "torch"], "invalid choice"),
+    ],
+)
+def test_layers_that_a_start_would_refuse_are_refused_here(
+    eagle3: Eagle3, tmp_path: Path, given: list[object], said: str
+) -> None:
+    result = eagle3("init", tmp_path / "run", *given)
+    assert result.code == 2
+    assert said in result.err
+    assert not (tmp_path / "run").exists()
+
+
 def test_files_of_text_ask_for_a_tokenizer(eagle3: Eagle3, tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text('{"prompt":"hello"}\n')
     assert eagle3("init", tmp_path, "--from", tmp_path / "t.jsonl").code == 0

@@ -93,7 +93,20 @@ def counted(tmp_path: Path) -> Path:
 
 
 def test_the_recount_counts(tmp_path: Path) -> None:
-    assert recount(counted(tmp_path)) == Recount(prompts=3, done=2, prompt_tokens=9, completion_tokens=8, twice=1)
+    folder = counted(tmp_path)
+    (folder / "hidden_states.jsonl").write_text(
+        '{"sample_id": "0", "tokens": 4, "bytes": 900}\n{"sample_id": 7, "tokens": 5, "bytes": 950}\n'
+    )
+    assert recount(folder) == Recount(
+        prompts=3, done=2, prompt_tokens=9, completion_tokens=8, twice=1, stored=2, stored_tokens=9, stored_bytes=1850
+    )
+
+
+def test_a_sample_stored_twice_is_found(tmp_path: Path) -> None:
+    folder = counted(tmp_path)
+    (folder / "hidden_states.jsonl").write_text('{"sample_id": "0", "tokens": 4, "bytes": 900}\n' * 2)
+    with pytest.raises(ValueError, match="stored twice"):
+        recount(folder)
 
 
 def test_a_recount_that_differs_is_named(tmp_path: Path) -> None:
@@ -116,6 +129,9 @@ def test_a_record_that_contradicts_itself_is_found(tmp_path: Path) -> None:
 def test_a_finished_demo_is_kept_when_asked(eagle3: Callable[..., Result], tmp_path: Path) -> None:
     run = make(tmp_path / "demo")
     write_config(run, "http://127.0.0.1:1234")
+    # What is stored is another test's matter: here the answers are all there is.
+    run.config.write_text(run.config.read_text().replace('["generate", "extract"]', '["generate"]'))
+    run.dataset(PRETOKENIZED).prompts.write_text('{"sample_id":"a","input_ids":[1],"loss_mask":[1]}\n')
     for name in TEXTS:
         run.dataset(name).path.mkdir()
         run.dataset(name).prompts.write_text('{"sample_id":"a","input_ids":[1]}\n')

@@ -71,8 +71,8 @@ class TestWithAStore:
         pre.hidden = hidden(to_store=8, stored=2)
         assert self.share(pre) == self.share(pre, stages=["extract"]) == 0.25
         given = dataset("b", DatasetStage.EXTRACTING, target_tokens=None, prompts=8)
-        given.hidden = hidden(to_store=8, stored=4)
-        assert self.share(pre, given, stages=["extract"]) == pytest.approx(0.375)
+        given.hidden = hidden(to_store=24, stored=12)
+        assert self.share(pre, given, stages=["extract"]) == pytest.approx(14 / 32)
 
     def test_unknown_and_finished(self) -> None:
         waiting = dataset("a", DatasetStage.WAITING, target_tokens=None, hidden=hidden(to_store=None, stored=0))

@@ -28,7 +28,13 @@ def load(folder: str) -> list[dict[str, Any]]:
             source=str(path.relative_to(folder)),
         )
         found.append(
-            {**one, "labels": batch["labels"][number, :length].tolist(), "prenorm": states["base_hidden_prenorm"]}
+            {
+                **one,
+                # Of the sample itself: a batch takes the wider type of its samples.
+                "ids_dtype": str(items[number]["input_ids"].dtype).removeprefix("torch."),
+                "labels": batch["labels"][number, :length].tolist(),
+                "prenorm": states["base_hidden_prenorm"],
+            }
         )
     return found
 
