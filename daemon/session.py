@@ -24,11 +24,11 @@ from contracts.version import version
 from daemon.alert_watch import AlertWatch
 from daemon.condition import JOURNALS, WAITING, Condition
 from daemon.events import EventLog
-from daemon.fingerprint import Fingerprint
 from daemon.extract.extraction import Extraction
+from daemon.extract.queue import ExtractQueue
+from daemon.fingerprint import Fingerprint
 from daemon.fold_keeper import FoldKeeper
 from daemon.generate.queue import DatasetQueue
-from daemon.extract.queue import ExtractQueue
 from daemon.generate.scheduler import Scheduler
 from daemon.generate.work_queue import WorkQueue
 from daemon.heartbeats import heartbeat
@@ -189,12 +189,12 @@ class Session:
         preparation = Preparation(self.run_dir, self.config, self.fold, self.events, self.clock, self.writer)
         self.unusable = preparation.failed
         await preparation.import_prompts()
-        if _nothing_left(self.status()):
+        if await self._is_nothing_left():
             # So say the counts; the names decide: prompts that were exchanged for others are not answered.
             await preparation.compare_responses()
             await self._waiting.until_written()
             await self._keeper.poll()
-            if _nothing_left(self.status()):
+            if await self._is_nothing_left():
                 self._settled = True
                 return
         self._settled = True
@@ -205,7 +205,9 @@ class Session:
         self.condition.activity = "checking the prompts"
         limits = limits_of(self.config, self.pool.probes)
         self._indexes = await preparation.read_prompts(limits)
-        queues = self._make_queues(limits)
+        await self._waiting.until_written()
+        await self._keeper.poll()  # what was found missing when the stores were opened is to be made again
+        queues = await self._make_queues(limits)
         self._requeueing.apply_early(queues)
         self._rules.needs = needs_of(self._indexes.values() if self.config.generates else [], limits)
         self.scheduler.queues += queues
@@ -223,15 +225,22 @@ class Session:
             self.scheduler.refresh()
         if self.extraction is not None and not self.condition.draining:
             self.condition.activity = "completing the stores"
-            await self.extraction.complete(self.scheduler.queues)
+            await self.extraction.complete()
             self.condition.activity = None
 
-    def _make_queues(self, limits: PromptLimits) -> list[WorkQueue[Any]]:
+    async def _is_nothing_left(self) -> bool:
+        """Whether neither samples nor what belongs beside those that are stored is left to be made."""
+        done = _nothing_left(self.status())
+        if not done or self.extraction is None:
+            return done
+        return await in_thread(self.extraction.is_complete, "store-look")
+
+    async def _make_queues(self, limits: PromptLimits) -> list[WorkQueue[Any]]:
         """Return a queue for each data set and stage."""
         queues: list[WorkQueue[Any]] = []
         followings: dict[str, ExtractQueue] = {}
         if self.extraction is not None:
-            followings = self.extraction.make_queues(self._indexes, limits)
+            followings = await self.extraction.make_queues(self._indexes, limits)
             queues += followings.values()
         if self.config.generates:
             for name, index in self._indexes.items():

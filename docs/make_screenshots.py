@@ -15,7 +15,7 @@ from contracts.clock import Clock
 from contracts.records import Event, Severity
 from eagle3_tui.app import Eagle3App
 from eagle3_tui.terminal import Capabilities
-from tests.eagle3_tui.samples import NOW, FakeMonitor, FakeSender, alert, running, server
+from tests.eagle3_tui.samples import NOW, FakeMonitor, FakeSender, alert, server, storing
 from tests.eagle3_tui.screens.support import shown
 
 IMAGES = Path(__file__).parent / "images"
@@ -65,7 +65,7 @@ EVENTS = [
 
 async def draw(path: Path) -> None:
     """Write one image of the main screen."""
-    status = running(alerts=[LENGTH_SHARE], servers=[server(model="Kimi-K2.5")])
+    status = storing(alerts=[LENGTH_SHARE], servers=[server(model="Kimi-K2.5")])
     app = Eagle3App(
         FakeMonitor(status, EVENTS),
         FakeSender(),

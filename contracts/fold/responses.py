@@ -17,6 +17,8 @@ import msgspec
 
 from contracts.fold.anew import start_again
 from contracts.fold.history import FINE_S, Bucket, History
+from contracts.fold.lengths import Lengths
+from contracts.fold.pace import Pace
 from contracts.fold.places import Places
 from contracts.shapes import BadLine, Outcome, ResponseFact, decode_response_line, merge_parts
 from contracts.shapes.answer import FAILED_REASONS, stamp
@@ -27,6 +29,8 @@ _PAGE: Final = 4096
 _HEAD_BYTES: Final = 1024
 """Within so many bytes from its start a line like ours begins its ids."""
 _USUAL: Final = ("stop", "length")
+_LONGEST_S: Final = 7 * 86_400.0
+"""No request is open for longer: times that say so are none to reckon with."""
 _COMPACT: Final = (b'"output_ids":[', 14, 2)
 _SPACED: Final = (b'"output_ids": [', 15, 3)
 """What begins the ids (no text within a JSON line can hold it), its length, and how many bytes behind their end the
@@ -84,6 +88,10 @@ class ResponseFold(msgspec.Struct):
     contradictions: Places = msgspec.field(default_factory=Places)
     """Lines whose count differs from their number of ids. They are counted by what they state."""
     history: History = msgspec.field(default_factory=History)
+    lengths: Lengths = msgspec.field(default_factory=Lengths)
+    """Of the responses that state a completion count."""
+    pace: Pace = msgspec.field(default_factory=Pace)
+    """Of the responses that state a count and when they were finished."""
     think_missing: int = 0
     """Responses that say their thinking part was not closed."""
     notes: list[str] = []
@@ -128,7 +136,8 @@ class ResponseFold(msgspec.Struct):
         opening, length, back = _COMPACT
         begin = until = 0.0  # of the bucket
         bucket = Bucket()
-        responses_in = tokens_in = 0  # of it, not yet added
+        responses_in = tokens_in = timed_in = open_in = 0  # of it, not yet added
+        seen: list[int] = []
         position = 0
         while position < end:
             lines += 1
@@ -153,9 +162,11 @@ class ResponseFold(msgspec.Struct):
                 or ((reason := record.finish_reason) not in reasons and not _new_reason(reason, reasons))
             ):
                 self.lines = lines
-                bucket.responses += responses_in
-                bucket.tokens += tokens_in
-                responses_in = tokens_in = 0
+                if responses_in and begin < until:
+                    bucket.responses += responses_in
+                    bucket.tokens += tokens_in
+                    self.pace.add(begin, responses_in, tokens_in, timed_in, open_in)
+                responses_in = tokens_in = timed_in = open_in = 0
                 newline = find(_NEWLINE, position, end)
                 self._slow(block, position, newline, offset)
                 opening, length, back = _SPACED if find(_SPACED[0], position, newline) >= 0 else _COMPACT
@@ -172,21 +183,31 @@ class ResponseFold(msgspec.Struct):
             prompt_sum += record.prompt_tokens
             completion_sum += tokens
             reasons[reason] += 1
+            seen.append(tokens)
             at = record.finished_at
             if not begin <= at < until:
-                bucket.responses += responses_in
-                bucket.tokens += tokens_in
-                responses_in = tokens_in = 0
+                if responses_in and begin < until:
+                    bucket.responses += responses_in
+                    bucket.tokens += tokens_in
+                    self.pace.add(begin, responses_in, tokens_in, timed_in, open_in)
+                responses_in = tokens_in = timed_in = open_in = 0
                 begin, until, bucket = self._bucket(at)
             responses_in += 1
             tokens_in += tokens
+            started = record.started_at
+            if started is not None and 0.0 < started <= at < started + _LONGEST_S:
+                timed_in += tokens
+                open_in += int((at - started) * 1000.0)
             if reason == "length":
                 bucket.lengths += 1
             if record.think_end is False:
                 self.think_missing += 1
                 bucket.think_missing += 1
-        bucket.responses += responses_in
-        bucket.tokens += tokens_in
+        if responses_in and begin < until:
+            bucket.responses += responses_in
+            bucket.tokens += tokens_in
+            self.pace.add(begin, responses_in, tokens_in, timed_in, open_in)
+        self.lengths.add(seen)
         self.lines = lines
         self.unchecked += sum(reasons.values()) if every > 1 else 0
         self.duplicates += duplicates
@@ -255,6 +276,7 @@ class ResponseFold(msgspec.Struct):
         else:
             self.known += 1
             self.completion_tokens += tokens
+            self.lengths.add([tokens])
             if fact.n_output_ids is not None and fact.n_output_ids != tokens:
                 self._contradiction(place, tokens, fact.n_output_ids)
         self.prompt_tokens += fact.prompt_tokens or 0
@@ -266,6 +288,15 @@ class ResponseFold(msgspec.Struct):
             bucket.tokens += tokens or 0
             bucket.lengths += fact.finish_reason == "length"
             bucket.think_missing += fact.think_end is False
+            if tokens is not None:
+                self._keep_pace(fact, fact.finished_at, tokens)
+
+    def _keep_pace(self, fact: ResponseFact, at: float, tokens: int) -> None:
+        started = fact.started_at
+        if started is not None and 0.0 < started <= at < started + _LONGEST_S:
+            self.pace.add(at, 1, tokens, tokens, int((at - started) * 1000.0))
+        else:
+            self.pace.add(at, 1, tokens, 0, 0)
 
     def _contradiction(self, place: int, stated: int, counted: int) -> None:
         self.contradictions.add(place, self.lines, f"completion_tokens is {stated}, but there are {counted} output_ids")

@@ -111,6 +111,7 @@ def read_answer(line: Line, key: bytes | None) -> ResponseFact | None:
         finish_reason=reason if type(reason) is str else None,
         n_output_ids=n_ids,
         finished_at=stamp(line.finished_at),
+        started_at=stamp(line.started_at),
         think_end=line.think_end if type(line.think_end) is bool else None,
         message=message,
         part=part,

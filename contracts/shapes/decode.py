@@ -152,6 +152,7 @@ def _completed(fact: ResponseFact, line: Line) -> ResponseFact:
         prompt_tokens=prompt if fact.prompt_tokens is None else fact.prompt_tokens,
         n_output_ids=line.n_output_ids if fact.n_output_ids is None else fact.n_output_ids,
         finished_at=stamp(line.finished_at) if fact.finished_at is None else fact.finished_at,
+        started_at=stamp(line.started_at) if fact.started_at is None else fact.started_at,
     )
 
 

@@ -41,6 +41,7 @@ class Line(msgspec.Struct, kw_only=True, gc=False, rename={"async_position": "_a
 
     finish_reason: Any = UNSET
     finished_at: Any = UNSET
+    started_at: Any = UNSET
     think_end: Any = UNSET
     truncated: Any = UNSET
     finished: Any = UNSET
@@ -225,6 +226,16 @@ def _lenient(text: bytes) -> Line:
         if name in value:
             setattr(line, name, value[name])
     return line
+
+
+def plain_object(text: bytes) -> bytes:
+    """Return a JSON value without what msgspec refuses and other tools write: halves of surrogate pairs, NaN.
+
+    Raises:
+        UnreadableError: It is not JSON.
+        UnicodeDecodeError: It is not UTF-8.
+    """
+    return json.dumps(_clean(_loads(text))).encode()
 
 
 def _loads(text: bytes) -> Any:

@@ -30,6 +30,7 @@ from daemon.sglang_plugin.eagle3_sglang.dump_format import (
     DumpHeader,
     dump_path,
 )
+from daemon.store.blocks import block_at
 from daemon.store.sample import BLOCK_BYTES
 
 BLOCK_OF_DISK: Final = 512
@@ -130,7 +131,7 @@ class Dump:
         self.close()
 
     def _read(self, offset: int, count: int, what: str) -> memoryview:
-        block = np.empty(count, np.uint8).data
+        block = block_at(offset, count)
         done = 0
         while done < count:
             try:

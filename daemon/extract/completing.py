@@ -1,38 +1,67 @@
-"""The end of a store: its rows numbered without gaps, and the files beside the tensors that its trainer reads."""
+"""The end of the stores: their rows numbered without gaps, and the files beside the tensors that a trainer reads."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from contracts.clock import Clock
+from contracts.fold.hidden import HiddenFold
 from contracts.records import DroppedSample, Severity, StoredSample, encode_line
-from contracts.run_config import RunConfig
+from contracts.run_config import Extract, RunConfig
+from contracts.run_dir import RunDir
 from daemon.events import EventLog
 from daemon.extract.stores import Store
-from daemon.store.dataset_files import MissingPackageError, write_dataset_files
+from daemon.store.dataset_files import (
+    MissingPackageError,
+    count_tokens,
+    makes_maps,
+    read_description,
+    write_dataset_files,
+    write_run_maps,
+)
 from daemon.store.index import read_index
 from daemon.store.layout import StoreError
 from daemon.store.norms import NormWeight
 from daemon.store.repair import remove_strays
 from daemon.store.speculators_ import SpeculatorsLayout, closing_moves
+from daemon.store.vocabulary import TokenCounts
 from daemon.threads import in_thread
 from daemon.writer import Writer
 
 COMPLETED: Final = "store.completed"
+INCOMPLETE: Final = "store.incomplete"
 _LOG: Final = logging.getLogger(__name__)
 
 
-class Completing:
-    """Completes stores.
+def is_described(folder: Path, hidden: HiddenFold, extract: Extract) -> bool:
+    """Whether the files beside a store's tensors were written for just what is in it, and for what run.toml asks.
 
     Args:
-        config: The run's configuration.
+        folder: Of the store.
+        hidden: Fold of its index.
+        extract: ``[extract]`` of run.toml.
+    """
+    described = read_description(folder)
+    if described is None:
+        return not hidden.stored
+    maps = extract.draft_vocab_size if makes_maps(extract.layout) else None
+    there = (len(hidden.stored), hidden.tokens, hidden.stored_bytes, maps)
+    return (described.samples, described.tokens, described.bytes, described.draft_vocab_size) == there
+
+
+class Completing:
+    """Completes the stores of a run, all together: a trainer reads them as one, so they have one vocabulary.
+
+    Args:
+        run: The run directory.
+        config: Its run.toml.
         writer: Takes the records of samples that got another number.
         events: Takes what a person should read.
         clock: Gives the times.
@@ -41,41 +70,61 @@ class Completing:
 
     def __init__(
         self,
+        run: RunDir,
         config: RunConfig,
         writer: Writer,
         events: EventLog,
         clock: Clock,
         until_written: Callable[[], Awaitable[None]],
     ) -> None:
+        self._run = run
         self._config = config
         self._writer = writer
         self._events = events
         self._clock = clock
         self._until_written = until_written
 
-    async def complete(self, store: Store, dataset: str, norm: NormWeight | None, vocab_size: int | None) -> None:
-        """Write what belongs beside the tensors of a data set, anew each time; a failure is said, nothing else lost."""
+    async def complete(self, stores: Mapping[str, Store], norm: NormWeight | None, vocab_size: int | None) -> None:
+        """Write what belongs beside the tensors, anew each time; a failure is said, nothing else lost.
+
+        Args:
+            stores: By data set.
+            norm: The model's final norm; None: not known.
+            vocab_size: Of the model; None: not known.
+        """
+        name = ""
         try:
-            records = await in_thread(partial(self._close_gaps, store), "store-renumber")
+            records: dict[str, list[StoredSample]] = {}
+            for name, store in stores.items():
+                records[name] = await in_thread(partial(self._close_gaps, store), "store-renumber")
             await self._until_written()
-            said = await in_thread(partial(self._write_files, store, records, norm, vocab_size), "store-complete")
+            counts = TokenCounts()
+            for name, store in stores.items():
+                await in_thread(partial(self._tidy, store, records[name], counts), "store-count")
+            name = "the run"
+            said = await in_thread(partial(self._write_maps, counts, vocab_size), "store-maps")
+            for name, store in stores.items():  # last what says that all of it is there
+                work = partial(self._write_files, store, records[name], counts, norm, vocab_size)
+                said += [f"{name}: {one}" for one in await in_thread(work, "store-complete")]
         except (OSError, StoreError, MissingPackageError) as error:
             self._events.emit(
                 Severity.CRITICAL,
-                "store.incomplete",
-                f"{store.folder}: the files that belong beside the samples could not be written: {error}. Start the "
-                f"daemon again once that is mended: the samples are all there",
-                dataset=dataset,
+                INCOMPLETE,
+                f"{name}: the files that belong beside the samples could not be written: {error}. Start the daemon "
+                f"again once that is mended: the samples are all there",
+                dataset=name if name in stores else None,
             )
             return
-        _LOG.info("%s: %s", dataset, "; ".join(said))
-        self._events.emit(
-            Severity.INFO,
-            COMPLETED,
-            f"{dataset}: {len(records)} samples are complete in {store.folder}, with what their trainer reads beside "
-            f"them",
-            dataset=dataset,
-        )
+        for one in said:
+            _LOG.info("%s", one)
+        for name, store in stores.items():
+            self._events.emit(
+                Severity.INFO,
+                COMPLETED,
+                f"{name}: {len(records[name])} samples are complete in {store.folder}, with what their trainer reads "
+                f"beside them",
+                dataset=name,
+            )
 
     def _close_gaps(self, store: Store) -> list[StoredSample]:
         """Number the samples of a store from 0, where its trainer needs that; return their records by number."""
@@ -98,12 +147,21 @@ class Completing:
         self._writer.append(store.index_path, encode_line(dropped) + encode_line(moved))
         return moved
 
-    def _write_files(
-        self, store: Store, records: list[StoredSample], norm: NormWeight | None, vocab_size: int | None
-    ) -> list[str]:
+    def _tidy(self, store: Store, records: list[StoredSample], counts: TokenCounts) -> None:
+        """Remove what no record accounts for, and count the tokens that are learned from."""
         with store.index_path.open("rb+") as index:
             os.fsync(index.fileno())  # until then a power cut needs the files under their old names
         remove_strays(store.layout.strays(records))
+        count_tokens(store.layout, records, counts, self._config.extract.draft_vocab_size)
+
+    def _write_files(
+        self,
+        store: Store,
+        records: list[StoredSample],
+        counts: TokenCounts,
+        norm: NormWeight | None,
+        vocab_size: int | None,
+    ) -> list[str]:
         return write_dataset_files(
             store.layout,
             store.folder,
@@ -111,4 +169,11 @@ class Completing:
             draft_vocab_size=self._config.extract.draft_vocab_size,
             vocab_size=vocab_size,
             norm=norm,
+            counts=counts,
         )
+
+    def _write_maps(self, counts: TokenCounts, vocab_size: int | None) -> list[str]:
+        extract = self._config.extract
+        if extract.draft_vocab_size is None or vocab_size is None:
+            return []
+        return write_run_maps(extract.layout, self._run.stores, counts, extract.draft_vocab_size, vocab_size)

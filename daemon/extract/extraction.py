@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from contracts.clock import Clock
 from contracts.fold.run import RunFold
@@ -18,13 +19,16 @@ from daemon.capture.leftovers import leftovers, sweep
 from daemon.condition import Condition
 from daemon.events import EventLog
 from daemon.extract.captures import Captures
-from daemon.extract.completing import Completing
-from daemon.extract.queue import ExtractQueue, SampleLimits
+from daemon.extract.completing import Completing, is_described
+from daemon.extract.entry import ExtractEntry
+from daemon.extract.fitting import Fitting, SampleLimits
+from daemon.extract.orders import Orders
+from daemon.extract.places import ResponsePlaces
+from daemon.extract.queue import ExtractQueue
 from daemon.extract.room import room_report, still_to_store, totals_of
 from daemon.extract.rows_of_servers import RowsOfServers
 from daemon.extract.settling import Settling
 from daemon.extract.stores import Opened, open_store
-from daemon.generate.work_queue import WorkQueue
 from daemon.prompts.index import PromptIndex, PromptLimits
 from daemon.request_ids import RequestIds, sample_hash
 from daemon.servers.probe import Probe
@@ -78,7 +82,8 @@ class Extraction:
         self.captures = Captures(config, self._servers, rids, writer, clock, events, condition)
         self._settling = Settling(writer, events, clock, recheck)
         self._opened: dict[str, Opened] = {}
-        self._completing = Completing(config, writer, events, clock, until_written)
+        self._queues: dict[str, ExtractQueue] = {}
+        self._completing = Completing(run, config, writer, events, clock, until_written)
 
     async def open(self) -> None:
         """Open the dump folder and the stores, before any server is asked.
@@ -99,24 +104,33 @@ class Extraction:
         """Return why rows of a server that answers as agreed cannot be used, or None."""
         return await self._servers.objection(probe)
 
-    def make_queues(self, indexes: dict[str, PromptIndex], limits: PromptLimits) -> dict[str, ExtractQueue]:
+    async def make_queues(self, indexes: dict[str, PromptIndex], limits: PromptLimits) -> dict[str, ExtractQueue]:
         """Return the queues of all data sets, after what an earlier session left in the dump folder was looked at."""
-        queues = {name: self._make_queue(name, index, limits) for name, index in indexes.items()}
-        self._adopt(list(queues.values()))
-        return queues
+        for name, index in indexes.items():
+            places = ResponsePlaces(self._fold.datasets[name].folder.responses)
+            with suppress(OSError):  # the queue says so, and tries again
+                await in_thread(places.read_all, "responses-read")
+            self._queues[name] = self._make_queue(name, index, places, limits)
+        self._adopt(list(self._queues.values()))
+        return dict(self._queues)
 
-    def _make_queue(self, name: str, index: PromptIndex, limits: PromptLimits) -> ExtractQueue:
+    def _make_queue(self, name: str, index: PromptIndex, places: ResponsePlaces, limits: PromptLimits) -> ExtractQueue:
         dataset = next(dataset for dataset in self._config.datasets if dataset.name == name)
         longest = None if limits.max_input_len is None else limits.max_input_len - 1
         if limits.context_length is not None:
             room = limits.context_length - _FREE_IDS
             longest = room if longest is None else min(longest, room)
+        how_long = SampleLimits(
+            self._config.longest_sample(dataset), self._config.extract.over_long == "truncate", longest
+        )
         return ExtractQueue(
             self._fold.datasets[name],
             index,
+            places,
             self._opened[name].store,
             self.captures,
-            SampleLimits(self._config.longest_sample(dataset), self._config.extract.over_long == "truncate", longest),
+            Orders(name, index, places.path, limits.vocab_size),
+            Fitting(how_long, self.captures),
             self._settling,
             self._writer,
             while_generating=self._config.captures_generating,
@@ -143,20 +157,21 @@ class Extraction:
 
     def _adopt_into(self, queue: ExtractQueue, by_hash: dict[str, list[str]]) -> set[str]:
         adopted: dict[bytes, str] = {}
-        waiting = queue.waiting_entries()
-        for key, entry in waiting.items():
-            for rid in by_hash.get(sample_hash(queue.name, key), []):
-                rows = self._rows_written(rid)
-                if rows >= entry.tokens:
-                    adopted[key] = rid
-                    break
+        for key, entry in queue.waiting_entries().items():
+            rids = by_hash.get(sample_hash(queue.name, key), [])
+            rid = next((rid for rid in rids if self._adopt_sample(queue, entry, rid)), None)
+            if rid is not None:
+                adopted[key] = rid
         queue.remove_waiting(set(adopted))
-        for key, rid in adopted.items():
-            entry = waiting[key]
-            # A pass of its own has just the rows that are stored; before a cut there were more.
-            generated = self._rows_written(rid) >= entry.whole_tokens and entry.length > 0
-            queue.adopt(entry, rid, generated=generated and self._config.extract.capture != AFTERWARDS)
         return set(adopted.values())
+
+    def _adopt_sample(self, queue: ExtractQueue, entry: ExtractEntry, rid: str) -> bool:
+        rows = self._rows_written(rid)
+        if rows < entry.tokens:
+            return False
+        # A pass of its own has just the rows that are stored; before a cut there were more.
+        generated = rows >= entry.whole_tokens and not entry.prompt.pretokenized
+        return queue.adopt(entry, rid, generated=generated and self._config.extract.capture != AFTERWARDS)
 
     def _rows_written(self, rid: str) -> int:
         try:
@@ -180,12 +195,20 @@ class Extraction:
             return None
         return f"the hidden states will not fit: {report.text}. Make room, then: eagle3 resume (or: all the same)"
 
-    async def complete(self, queues: Sequence[WorkQueue[Any]]) -> None:
-        """Write what belongs beside the tensors of every data set that is done."""
-        for queue in queues:
-            if isinstance(queue, ExtractQueue) and queue.exhausted:
-                await self._completing.complete(queue.store, queue.name, self._servers.norm, self._servers.vocab_size)
+    def is_complete(self) -> bool:
+        """Whether what belongs beside the tensors is there for all that is stored. Blocking: it reads files."""
+        return all(
+            is_described(opened.store.folder, self._fold.datasets[name].hidden, self._config.extract)
+            for name, opened in self._opened.items()
+        )
+
+    async def complete(self) -> None:
+        """Write what belongs beside the tensors of every data set."""
+        stores = {name: opened.store for name, opened in self._opened.items()}
+        await self._completing.complete(stores, self._servers.norm, self._servers.vocab_size)
 
     async def stop(self) -> None:
         """Let what is being stored finish, for a while."""
+        for queue in self._queues.values():
+            queue.close()
         await self.captures.stop(STOP_S)

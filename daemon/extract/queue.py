@@ -3,7 +3,10 @@ their rows along."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import asyncio
+import logging
+from collections import deque
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -22,18 +25,20 @@ from contracts.records import (
     encode_line,
 )
 from contracts.run_config import AFTERWARDS, GENERATING
-from contracts.shapes.output_ids import output_ids_of
+from contracts.sample_id import sample_key
 from daemon.capture.fault import CaptureFault
 from daemon.capture.order import TakeOrder
 from daemon.extract.captures import Captures
 from daemon.extract.entry import ExtractEntry
+from daemon.extract.fitting import Fitting
+from daemon.extract.orders import Orders, SampleMovedError
 from daemon.extract.places import Place, ResponsePlaces
 from daemon.extract.settling import Settling
 from daemon.extract.stores import Store
 from daemon.generate.executor import Job
 from daemon.generate.work_queue import Trouble, WorkQueue
 from daemon.prompts.index import PromptEntry, PromptIndex
-from daemon.prompts.prompt_file import PromptFileError, ReopeningFile
+from daemon.prompts.refusals import PromptError
 from daemon.request_ids import CAPTURED
 from daemon.writer import Writer
 
@@ -43,18 +48,9 @@ if TYPE_CHECKING:
 _PREFILL: Final = msgspec.json.encode({"max_new_tokens": 1, "temperature": 0.0})
 READ_BYTES: Final = 4 << 20
 """Of the response file at a time: the event loop waits for it."""
-
-
-@dataclass(frozen=True)
-class SampleLimits:
-    """How long a sample may be."""
-
-    longest: int | None
-    """Of the data set; None: no limit."""
-    truncate: bool
-    """Cut longer ones to it, instead of leaving them out."""
-    longest_prefill: int | None
-    """What every server can take in one pass; None: not known."""
+READ_AGAIN_S: Final = 1.0
+"""Pause after the response file could not be read."""
+_LOG: Final = logging.getLogger(__name__)
 
 
 class ExtractQueue(WorkQueue[ExtractEntry]):
@@ -62,12 +58,18 @@ class ExtractQueue(WorkQueue[ExtractEntry]):
 
     It is also what a `DatasetQueue` tells of its answers (``daemon.generate.following``).
 
+    Every sample is in one place at a time: it waits, a pass of its own is open (`_sent`), its rows are being taken
+    (`_busy`), or it is given up. What is known of it meanwhile (its response came, the file is another one) goes to
+    `_entries`, which is asked when it comes back.
+
     Args:
         dataset: The data set's fold, up to date.
         index: Its validated prompts.
+        places: Of its responses, as far as they were read.
         store: Where its samples go.
         captures: Those of the session.
-        limits: How long a sample may be.
+        orders: Says what is wanted of each request.
+        fitting: Says how much of a sample is stored.
         settling: Judges and records captures that failed.
         writer: Takes records.
         while_generating: Rows are taken from answers as they are made.
@@ -77,9 +79,11 @@ class ExtractQueue(WorkQueue[ExtractEntry]):
         self,
         dataset: DatasetFold,
         index: PromptIndex,
+        places: ResponsePlaces,
         store: Store,
         captures: Captures,
-        limits: SampleLimits,
+        orders: Orders,
+        fitting: Fitting,
         settling: Settling,
         writer: Writer,
         *,
@@ -90,20 +94,26 @@ class ExtractQueue(WorkQueue[ExtractEntry]):
         self.index = index
         self.store = store
         self._dataset = dataset
+        self._places = places
         self._captures = captures
-        self._limits = limits
+        self._order_maker = orders
+        self._fitting = fitting
         self._settling = settling
         self._writer = writer
         self._while_generating = while_generating
         self._prompts = {entry.key: entry for entry in index.entries}
-        self._places = ResponsePlaces(dataset.folder.responses)
-        self._lines: ReopeningFile | None = None
+        self._entries: dict[bytes, ExtractEntry] = {}
+        """Samples that are not stored and whose sequence is known, as the files have it now."""
+        self._refused: dict[bytes, CaptureFault] = {}
         self._orders: dict[str, TakeOrder] = {}
         """Of open prefill passes, by request id."""
+        self._sent: set[bytes] = set()
+        """Samples with an open prefill pass."""
         self._busy: dict[bytes, str] = {}
         """Samples that are being taken, or whose index record is on its way to its file -> request id."""
-        self._parked: dict[bytes, ExtractEntry] = {}
-        """Those of them whose place is known, should they fail."""
+        self._unread = False
+        """The response file could not be read."""
+        self._reading_on: asyncio.TimerHandle | None = None
         for prompt in index.entries:
             if prompt.pretokenized:
                 self._found(prompt, prompt.n_tokens, 0, 0)
@@ -114,84 +124,103 @@ class ExtractQueue(WorkQueue[ExtractEntry]):
         stored = self._dataset.hidden.stored
         for key in [key for key in self._busy if key in stored]:
             self._captures.close(self._busy.pop(key))
-            self._parked.pop(key, None)
-        for place in self._places.poll():
-            self._responded(place)
-        if self._places.was_reset:
-            self._places.was_reset = False
-            self._begin_again()
+            self._entries.pop(key, None)
+        self._read_places()
         self.weight = max(float(self.waiting), 1.0)
 
-    def _begin_again(self) -> None:
-        """The response file is another one: where its lines are is to be found out anew."""
-        self._fresh.clear()
-        self._suspects.clear()
-        self._later.clear()
-        self._due.clear()
-        self._parked.clear()
-        for prompt in self.index.entries:
-            if prompt.pretokenized and prompt.key not in self._busy:
-                self._found(prompt, prompt.n_tokens, 0, 0)
-        for place in self._places.poll():
+    def _read_places(self) -> None:
+        try:
+            places = self._places.poll(READ_BYTES)
+        except OSError as error:
+            self._unread = True
+            _LOG.error("%s: cannot be read: %s", self._places.path, error.strerror or error)
+            self._read_later(READ_AGAIN_S)
+            return
+        self._unread = False
+        if self._places.take_reset():
+            self._forget_responses()
+        for place in places:
             self._responded(place)
+        if self._places.behind:
+            self._read_later(0.0)
+
+    def _read_later(self, delay_s: float) -> None:
+        """Go on reading by and by: nobody else need notice that there is more."""
+        if self._reading_on is None:
+            self._reading_on = asyncio.get_running_loop().call_later(delay_s, self._read_on)
+
+    def _read_on(self) -> None:
+        self._reading_on = None
+        self.refresh()
+
+    def _forget_responses(self) -> None:
+        """The response file is another one: where its lines are, and whose, is to be found out anew.
+
+        What is being taken goes on: as a rule the same answers stand in the new file, and `verify` finds others.
+        """
+        answered = {key for key, entry in self._entries.items() if not entry.prompt.pretokenized}
+        self._fresh = deque(entry for entry in self._fresh if entry.key not in answered)
+        self._suspects = deque(entry for entry in self._suspects if entry.key not in answered)
+        self._due = deque(each for each in self._due if each[0].key not in answered)
+        self._later = sorted(each for each in self._later if each[2].key not in answered)
+        for key in answered:
+            self._quarantined.pop(key, None)
+            del self._entries[key]
+        for key in [key for key in self._refused if not self._prompts[key].pretokenized]:
+            del self._refused[key]
 
     def _responded(self, place: Place) -> None:
         prompt = self._prompts.get(place.key)
         if prompt is None or prompt.pretokenized or place.key in self._dataset.hidden.stored:
             return
-        if not place.n_output_ids:
-            fault = CaptureFault(CaptureCheck.NO_IDS, "its response holds no output ids")
-            self._settling.refuse(self._dataset, prompt, fault)
+        if place.n_output_ids is None:
+            why = "its response holds no output ids, or another number of them than it states"
+            self._refuse(prompt, CaptureFault(CaptureCheck.NO_IDS, why))
             return
         self._found(prompt, prompt.n_tokens + place.n_output_ids - 1, place.offset, place.length)
 
     def _found(self, prompt: PromptEntry, whole: int, offset: int, length: int) -> None:
         """Queue a sample that is not stored yet, unless it is as it should not be."""
-        if prompt.key in self._dataset.hidden.stored:
+        key = prompt.key
+        if key in self._dataset.hidden.stored:
             return
-        tokens = self._fit(whole)
+        tokens = self._fitting.fit(prompt, whole)
         if isinstance(tokens, CaptureFault):
-            self._settling.refuse(self._dataset, prompt, tokens)
+            self._refuse(prompt, tokens)
             return
-        entry = ExtractEntry(prompt, tokens, whole, offset, length)
-        if prompt.key in self._busy:
-            self._parked[prompt.key] = entry
-        else:
+        entry = self._entries[key] = ExtractEntry(prompt, tokens, whole, offset, length)
+        if key not in self._busy and key not in self._sent:
             self._enqueue(entry)
 
     def _enqueue(self, entry: ExtractEntry) -> None:
-        key = entry.key
-        if key in self.trouble:  # it failed while it was generated
-            if self._settling.is_given_up(self.trouble[key]):
-                self.quarantine(entry, FailureClass.CAPTURE)
-            else:
-                self._due.append((entry, FailureClass.CAPTURE))
+        """Put a sample where its past says, for a prefill pass of its own."""
+        key, failure = entry.key, self._dataset.failures.extract.get(entry.key)
+        fault = self._fitting.cut_to_pass(entry)
+        if fault is not None:
+            self._refuse(entry.prompt, fault)
             return
-        failure = self._dataset.failures.extract.get(key)
-        if failure is None:
-            self._fresh.append(entry)
-            return
-        if failure.next is NextStep.REFUSED:  # and it fits now
+        failed_now = key in self.trouble  # maybe while it was generated
+        if failure is not None and failure.next is NextStep.REFUSED:  # and it fits now
             again = Requeue(at=self._settling.now(), sample_id=entry.sample_id, stage=Stage.EXTRACT)
             self._writer.append(self.failures_path, encode_line(again))
-            self._fresh.append(entry)
-            return
-        self.trouble[key] = Trouble(attempts=failure.attempt, deaths=failure.deaths)
-        if failure.next is NextStep.QUARANTINED:
-            self.quarantine(entry, failure.error)
-        elif failure.deaths:
+        elif failure is not None and not failed_now:
+            self.trouble[key] = Trouble(attempts=failure.attempt, deaths=failure.deaths)
+            if failure.next is NextStep.QUARANTINED:
+                self.quarantine(entry, failure.error)
+                return
+        if failed_now and self._settling.is_given_up(self.trouble[key]):
+            self.quarantine(entry, FailureClass.CAPTURE)
+        elif self.is_suspect(entry):
             self._suspects.append(entry)
+        elif failed_now:
+            self._due.append((entry, FailureClass.CAPTURE))
         else:
             self._fresh.append(entry)
 
-    def _fit(self, whole: int) -> int | CaptureFault:
-        """Return how many rows of a sample are stored, or why none is."""
-        limits, tokens = self._limits, whole
-        if limits.longest is not None and whole > limits.longest:
-            if not limits.truncate:
-                return CaptureFault(CaptureCheck.TOO_LONG, f"has {whole} tokens, the limit is {limits.longest}")
-            tokens = limits.longest
-        return self._captures.too_large(tokens) or tokens
+    def _refuse(self, prompt: PromptEntry, fault: CaptureFault) -> None:
+        self._entries.pop(prompt.key, None)
+        self._refused[prompt.key] = fault
+        self._settling.refuse(self._dataset, prompt, fault)
 
     def has_ready(self, now: float, suspects: bool) -> bool:
         """Whether a prefill pass could be sent now and its rows would have room."""
@@ -200,10 +229,17 @@ class ExtractQueue(WorkQueue[ExtractEntry]):
         entry = self.next_entry(suspects)
         return entry is not None and self._captures.has_room(entry.tokens)
 
+    def take(self, suspects: bool) -> ExtractEntry | None:
+        """Return the sample to send next; see `WorkQueue.take`."""
+        entry = super().take(suspects)
+        if entry is not None:
+            self._sent.add(entry.key)
+        return entry
+
     @property
     def exhausted(self) -> bool:
         """Whether nothing more will be sent or stored, unless a person asks for retries."""
-        return super().exhausted and not self.busy
+        return super().exhausted and not self.busy and not self._places.behind and not self._unread
 
     @property
     def busy(self) -> bool:
@@ -217,10 +253,22 @@ class ExtractQueue(WorkQueue[ExtractEntry]):
             raise RuntimeError(f"no room for {entry.tokens} rows, though there was some a moment ago")
         return rid
 
-    def job(self, attempt: Attempt) -> Job:
-        """Return a prefill pass over the whole sequence."""
+    def job(self, attempt: Attempt) -> Job | None:
+        """Return a prefill pass over the whole sequence; None where that cannot be made, and it is seen to."""
         entry: ExtractEntry = attempt.entry
-        order = self._orders[attempt.rid] = self._order(entry, attempt.rid, AFTERWARDS)
+        if not self._is_current(entry):
+            return None  # `fruitless` sees to it
+        try:
+            order = self._order_maker.of_entry(entry, attempt.rid, AFTERWARDS)
+        except CaptureFault as fault:
+            self._refuse(entry.prompt, fault)
+            return None
+        except SampleMovedError:
+            self.refresh()
+            if self._is_current(entry):
+                raise
+            return None
+        self._orders[attempt.rid] = order
         return Job(
             dataset=self.name,
             sample_id=entry.sample_id,
@@ -231,44 +279,61 @@ class ExtractQueue(WorkQueue[ExtractEntry]):
             attempt=self.trouble_of(entry).attempts + 1,
         )
 
-    def _order(self, entry: ExtractEntry, rid: str, capture: str) -> TakeOrder:
-        prompt = entry.prompt
-        return TakeOrder(
-            dataset=self.name,
-            sample_id=prompt.sample_id,
-            key=prompt.key,
-            rid=rid,
-            prompt_ids=self.index.read_ids(prompt),
-            output_ids=self._output_ids(entry),
-            loss_mask=self.index.read_mask(prompt),
-            capture=capture,
-            cached_tokens=None,
-            server="",
-            limit=entry.tokens if entry.tokens < entry.whole_tokens else None,
-        )
-
-    def _output_ids(self, entry: ExtractEntry) -> bytes | None:
-        if entry.length == 0:
-            return None
-        if self._lines is None:
-            self._lines = ReopeningFile(self._dataset.folder.responses)
-        ids = output_ids_of(self._lines.pread(entry.length, entry.offset))
-        if ids is None:
-            raise PromptFileError(
-                f"{self._dataset.folder.responses}: the response of sample {entry.sample_id!r} is not where it was: "
-                f"the file changed while in use"
-            )
-        return ids
+    def _is_current(self, entry: ExtractEntry) -> bool:
+        """Whether a sample is still as it was when it was sent: its response file may be another one by now."""
+        return self._entries.get(entry.key) is entry
 
     def accept(self, attempt: Attempt, response: Response) -> None:
         """Take the rows of a prefill pass."""
-        order = self._orders.pop(attempt.rid)
-        self._take(replace(order, cached_tokens=response.cached_tokens, server=response.server), attempt.entry)
+        order, entry = self._orders.pop(attempt.rid), attempt.entry
+        if self._is_current(entry):
+            self._sent.discard(entry.key)
+            self._take(replace(order, cached_tokens=response.cached_tokens, server=response.server))
+        else:
+            self._ended(attempt)
 
     def fruitless(self, attempt: Attempt) -> None:
         """Nobody waits for the rows of this attempt any more."""
         self._orders.pop(attempt.rid, None)
+        self._ended(attempt)
+
+    def _ended(self, attempt: Attempt) -> None:
+        """An attempt ended without rows. Its sample is queued anew when it is another one by now."""
         self._captures.close(attempt.rid)
+        self._sent.discard(attempt.entry.key)
+        current = self._entries.get(attempt.entry.key)
+        if current is not None and current is not attempt.entry:
+            self._enqueue(current)
+
+    def put_back(self, entry: ExtractEntry) -> None:
+        """See `WorkQueue.put_back`; here and below what is not current is left to `_ended`."""
+        if self._is_current(entry):
+            super().put_back(entry)
+
+    def suspect(self, entry: ExtractEntry) -> None:
+        """See `WorkQueue.suspect`."""
+        if self._is_current(entry):
+            super().suspect(entry)
+
+    def retry_at(self, entry: ExtractEntry, due: float, error: FailureClass) -> None:
+        """See `WorkQueue.retry_at`."""
+        if self._is_current(entry):
+            super().retry_at(entry, due, error)
+
+    def quarantine(self, entry: ExtractEntry, error: FailureClass) -> None:
+        """See `WorkQueue.quarantine`."""
+        if self._is_current(entry):
+            super().quarantine(entry, error)
+
+    def requeue(self, record: Requeue) -> int:
+        """Do what a person asked. What is refused stays so, which is recorded anew: the wish has cleared it."""
+        again = super().requeue(record)
+        if record.stage in (None, self.stage) and record.error in (None, FailureClass.INVALID_INPUT):
+            wanted = None if record.sample_id is None else sample_key(record.sample_id)
+            for key, fault in self._refused.items():
+                if wanted in (None, key):
+                    self._settling.refuse(self._dataset, self._prompts[key], fault, anew=True)
+        return again
 
     def begin(self, prompt: PromptEntry) -> str | None:
         """Return the id for an answer whose rows are captured with it; None: they are taken afterwards."""
@@ -281,40 +346,44 @@ class ExtractQueue(WorkQueue[ExtractEntry]):
         """Take the rows of an accepted answer, where they were captured; else they are taken afterwards."""
         rid = response.rid
         self._captures.lengths.add(response.completion_tokens)
+        if not rid.startswith(CAPTURED):
+            return
         whole = prompt.n_tokens + response.completion_tokens - 1
-        tokens = self._fit(whole)
+        tokens = self._fitting.fit(prompt, whole)
+        known = prompt.key in self._entries or prompt.key in self._dataset.hidden.stored
+        if isinstance(tokens, CaptureFault) or known or prompt.key in self._busy:
+            # Refused when its response is read back; or the file has an earlier one, and the first counts.
+            self._captures.close(rid)
+            return
         if not self._captures.is_open(rid):
-            if rid.startswith(CAPTURED):
-                fault = CaptureFault(CaptureCheck.NO_ROOM, "given up while it was generated, to make room for others")
-                self._settling.failed(self, prompt, rid, response.server, fault)
+            fault = CaptureFault(CaptureCheck.NO_ROOM, "given up while it was generated, to make room for others")
+            self._settling.failed(self, prompt, rid, response.server, fault)
             return
-        if isinstance(tokens, CaptureFault) or not response.completion_tokens:
-            self._captures.close(rid)  # refused when its response is read back
+        try:
+            order = self._order_maker.of_answer(prompt, response, tokens if tokens < whole else None)
+        except (CaptureFault, PromptError) as fault:
+            _LOG.warning("%s: sample %r is captured afterwards: %s", self.name, prompt.sample_id, fault)
+            self._captures.close(rid)
             return
-        order = TakeOrder(
-            dataset=self.name,
-            sample_id=prompt.sample_id,
-            key=prompt.key,
-            rid=rid,
-            prompt_ids=self.index.read_ids(prompt),
-            output_ids=bytes(response.output_ids),
-            loss_mask=None,
-            capture=GENERATING,
-            cached_tokens=response.cached_tokens,
-            server=response.server,
-            limit=tokens if tokens < whole else None,
-        )
-        self._take(order, None)
+        self._take(order)
 
     def abandon(self, rid: str) -> None:
         """Nobody wants the rows of this request any more."""
         self._captures.close(rid)
 
-    def adopt(self, entry: ExtractEntry, rid: str, *, generated: bool) -> None:
-        """Take the rows that an earlier session left; should they not be good, the sample is captured anew."""
-        order = self._order(entry, rid, GENERATING if generated else AFTERWARDS)
-        self._captures.adopt(rid, entry.tokens)
-        self._take(order, entry, adopted=True)
+    def adopt(self, entry: ExtractEntry, rid: str, *, generated: bool) -> bool:
+        """Take the rows that an earlier session left of a waiting sample; should they not be good, it is captured anew.
+
+        Returns:
+            False: its ids cannot be read; it waits on.
+        """
+        try:
+            order = self._order_maker.of_entry(entry, rid, GENERATING if generated else AFTERWARDS)
+        except (CaptureFault, PromptError):
+            return False  # judged when it is sent
+        self._captures.adopt(rid, order.rows)
+        self._take(order, adopted=True)
+        return True
 
     def waiting_entries(self) -> dict[bytes, ExtractEntry]:
         """Return what waits and was never tried in this session."""
@@ -322,13 +391,11 @@ class ExtractQueue(WorkQueue[ExtractEntry]):
 
     def remove_waiting(self, keys: set[bytes]) -> None:
         """Take samples out that are adopted."""
-        self._fresh = type(self._fresh)(entry for entry in self._fresh if entry.key not in keys)
-        self._suspects = type(self._suspects)(entry for entry in self._suspects if entry.key not in keys)
+        self._fresh = deque(entry for entry in self._fresh if entry.key not in keys)
+        self._suspects = deque(entry for entry in self._suspects if entry.key not in keys)
 
-    def _take(self, order: TakeOrder, entry: ExtractEntry | None, *, adopted: bool = False) -> None:
+    def _take(self, order: TakeOrder, *, adopted: bool = False) -> None:
         self._busy[order.key] = order.rid
-        if entry is not None:
-            self._parked[order.key] = entry
         self._captures.take(order, self.store, partial(self._settled, order, adopted))
 
     def _settled(self, order: TakeOrder, adopted: bool, result: StoredSample | CaptureFault) -> None:
@@ -336,14 +403,14 @@ class ExtractQueue(WorkQueue[ExtractEntry]):
             self.trouble.pop(order.key, None)
             self._settling.succeeded(self)
             return
-        del self._busy[order.key]
-        entry = self._parked.pop(order.key, None)
+        self._busy.pop(order.key, None)
+        entry = self._entries.get(order.key)
         if adopted and entry is not None:
-            self._fresh.append(entry)
+            self._enqueue(entry)
             return
         self._settling.failed(self, self._prompts[order.key], order.rid, order.server, result, entry)
 
     def close(self) -> None:
-        """Close the files."""
-        if self._lines is not None:
-            self._lines.close()
+        """Read nothing more."""
+        if self._reading_on is not None:
+            self._reading_on.cancel()

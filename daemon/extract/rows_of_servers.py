@@ -63,7 +63,10 @@ class RowsOfServers:
             about = probed[0]
             found = objection(about, self._asked(), self.model)
             if found is None:
-                self._learn(about, await in_thread(lambda: norm_weight(folder, about), "norm-read"))
+                norm = await in_thread(lambda: norm_weight(folder, about), "norm-read")
+                found = objection(about, self._asked(), self.model)  # another server may have told meanwhile
+            if found is None:
+                self._learn(about, norm)
                 self.vocab_size = self.vocab_size or probe.vocab_size
         except (DumpFormatError, OSError) as error:
             return f"its hidden states cannot be used: {error}"

@@ -25,6 +25,9 @@ MOST_ATTEMPTS: Final = 3
 SYSTEMATIC_MOST: Final = 3
 """So many samples of a data set in a row that failed as every other would: its extraction stops."""
 RETRY_S: Final = 1.0
+LONGEST_RETRY_S: Final = 60.0
+"""Pauses double up to this: a dump folder that others have filled stays full for a while."""
+_MOST_DOUBLINGS: Final = 16
 
 
 class Settling:
@@ -48,10 +51,10 @@ class Settling:
         """Return the time of a record that is made now."""
         return self._clock.now()
 
-    def refuse(self, dataset: DatasetFold, prompt: PromptEntry, fault: CaptureFault) -> None:
-        """Record, once, that a sample is left out."""
+    def refuse(self, dataset: DatasetFold, prompt: PromptEntry, fault: CaptureFault, *, anew: bool = False) -> None:
+        """Record that a sample is left out; ``anew``: also when that is recorded already."""
         known = dataset.failures.extract.get(prompt.key)
-        if known is not None and known.next is NextStep.REFUSED and known.message == fault.message:
+        if not anew and known is not None and known.next is NextStep.REFUSED and known.message == fault.message:
             return
         failure = Failure(
             sample_id=prompt.sample_id,
@@ -92,7 +95,9 @@ class Settling:
             entry: Its place in the queue; None when its response is not read back yet: it comes by itself.
         """
         trouble = queue.trouble.setdefault(prompt.key, Trouble())
-        trouble.attempts += fault.check is not CaptureCheck.NO_ROOM
+        blameless = fault.check is CaptureCheck.NO_ROOM
+        trouble.attempts += not blameless
+        trouble.waits += blameless
         step = self._next_step(queue, trouble, server, fault)
         failure = Failure(
             sample_id=prompt.sample_id,
@@ -122,12 +127,15 @@ class Settling:
         elif step is NextStep.STOPPED:
             queue.put_back(entry)
         else:
-            queue.retry_at(entry, time.monotonic() + RETRY_S, FailureClass.CAPTURE)
+            doublings = min(max(trouble.attempts + trouble.waits - 1, 0), _MOST_DOUBLINGS)
+            delay_s = min(RETRY_S * 2.0**doublings, LONGEST_RETRY_S)
+            queue.retry_at(entry, time.monotonic() + delay_s, FailureClass.CAPTURE)
 
     def _next_step(self, queue: ExtractQueue, trouble: Trouble, server: str, fault: CaptureFault) -> NextStep:
         if fault.systematic:
             in_a_row = self._in_a_row[queue.name] = self._in_a_row.get(queue.name, 0) + 1
             self._recheck(server)
             if in_a_row >= SYSTEMATIC_MOST:
+                del self._in_a_row[queue.name]  # after a person let it go on, it is counted from the start
                 return NextStep.STOPPED
         return NextStep.QUARANTINED if self.is_given_up(trouble) else NextStep.RETRY

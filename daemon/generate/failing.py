@@ -8,14 +8,14 @@ import time
 from typing import Final
 
 from contracts.clock import Clock
-from contracts.fold.events import HALTED
-from contracts.records import Failure, FailureClass, NextStep, Severity, encode_line
+from contracts.fold.events import EXTRACT_HALTED, HALTED
+from contracts.records import Failure, FailureClass, NextStep, Severity, Stage, encode_line
 from contracts.run_config import Generate
 from daemon.events import EventLog
 from daemon.generate.attempt import Attempt
 from daemon.generate.executor import Failed
-from daemon.generate.work_queue import Trouble
 from daemon.generate.retry import REFUSALS_IN_A_ROW, Decision, RetryRules, decide
+from daemon.generate.work_queue import Trouble
 from daemon.servers.pool import SICK_AFTER, ServerPool
 from daemon.writer import Writer
 
@@ -150,4 +150,8 @@ class FailureHandling:
         queue.put_back(attempt.entry)
         if not queue.halted:
             queue.halted = True
-            self._events.emit(Severity.CRITICAL, HALTED, f"{queue.name} is stopped: {message}", dataset=queue.name)
+            if queue.stage is Stage.GENERATE:
+                kind, said = HALTED, f"{queue.name} is stopped: {message}"
+            else:
+                kind, said = EXTRACT_HALTED, f"{queue.name}: hidden states are no longer taken: {message}"
+            self._events.emit(Severity.CRITICAL, kind, said, dataset=queue.name)

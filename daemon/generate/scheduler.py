@@ -230,6 +230,8 @@ class Scheduler:
         except PromptError as error:
             self._failures.halt(attempt, str(error))
             return
+        if job is None:
+            return
         generate = self._config.generate
         outcome = await execute(
             job, attempt.slot.client, self._clock, generate.request_timeout_s, generate.think_end_token

@@ -88,8 +88,8 @@ class WorkQueue(abc.ABC, Generic[Entry]):
         """Return the request id of a new attempt, with everything reserved that it needs."""
 
     @abc.abstractmethod
-    def job(self, attempt: Attempt) -> Job:
-        """Return what is to be sent.
+    def job(self, attempt: Attempt) -> Job | None:
+        """Return what is to be sent; None: nothing can be, and what becomes of the sample is settled.
 
         Raises:
             PromptError: The sample cannot be read any more.

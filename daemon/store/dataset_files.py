@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import xxhash
@@ -27,6 +28,77 @@ __all__ = ["MissingPackageError", "write_dataset_files"]
 STORE_FILE: Final = "eagle3-store.json"
 
 
+class StoreDescription(msgspec.Struct):
+    """What ``eagle3-store.json`` says that anything of ours reads."""
+
+    samples: int
+    tokens: int
+    bytes: int
+    draft_vocab_size: int | None = None
+    """Of the maps that were written with it; None: none were."""
+
+
+def read_description(folder: Path) -> StoreDescription | None:
+    """Return what a store's files were written for; None when that cannot be read.
+
+    Raises:
+        OSError: The file is there and cannot be read.
+    """
+    try:
+        return msgspec.json.decode((folder / STORE_FILE).read_bytes(), type=StoreDescription)
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def makes_maps(layout: str) -> bool:
+    """Whether the trainer of a layout reads maps of the draft vocabulary."""
+    return layout in _MAP_WRITERS
+
+
+def count_tokens(
+    layout: Layout, records: list[StoredSample], counts: TokenCounts, draft_vocab_size: int | None
+) -> None:
+    """Count the tokens that a trainer learns from, where its files need that: of all stores that it reads together.
+
+    Args:
+        layout: Of the store.
+        records: All of its index.
+        counts: Added to.
+        draft_vocab_size: Size of the draft vocabulary; None: no maps.
+
+    Raises:
+        StoreError: A sample cannot be used.
+        OSError: A file cannot be read.
+    """
+    if layout.name == "speculators" or (makes_maps(layout.name) and draft_vocab_size is not None):
+        for _ in _examples(layout, records, counts):
+            pass
+
+
+def write_run_maps(layout: str, stores: Path, counts: TokenCounts, draft_vocab_size: int, vocab_size: int) -> list[str]:
+    """Write the maps for a trainer that reads the stores of all data sets as one.
+
+    SpecForge looks for samples anywhere below its root: that may be one store, or the folder of all of them.
+
+    Args:
+        layout: Name of the stores' layout.
+        stores: The folder of all stores.
+        counts: Of all of them.
+        draft_vocab_size: Size of the draft vocabulary.
+        vocab_size: Size of the model's vocabulary.
+
+    Returns:
+        A sentence for each thing that was written.
+
+    Raises:
+        StoreError: The sizes and the counts do not fit together.
+        OSError: A file cannot be written.
+    """
+    if layout != "specforge":
+        return []
+    return _torch_maps(stores, *vocabulary_maps(counts, draft_vocab_size, vocab_size))
+
+
 def write_dataset_files(
     layout: Layout,
     folder: Path,
@@ -35,6 +107,7 @@ def write_dataset_files(
     draft_vocab_size: int | None,
     vocab_size: int | None,
     norm: NormWeight | None,
+    counts: TokenCounts | None = None,
 ) -> list[str]:
     """Write the files that a layout's trainer reads beside the samples; at any time, over those of an earlier call.
 
@@ -49,6 +122,7 @@ def write_dataset_files(
         draft_vocab_size: Size of the draft vocabulary; None: no maps.
         vocab_size: Size of the model's vocabulary; None: not known, no maps.
         norm: The model's final norm; None: not known, none is written and what an earlier call wrote stays.
+        counts: Of all stores that a trainer reads together (`count_tokens`); None: this one stands alone.
 
     Returns:
         A sentence for each thing that was written, or not written although it was asked for.
@@ -61,20 +135,21 @@ def write_dataset_files(
     _check_same(records)
     Folders(folder).ready(folder)
     said: list[str] = []
-    counts = TokenCounts()
+    if counts is None:
+        counts = TokenCounts()
+        count_tokens(layout, records, counts, draft_vocab_size)
     if layout.name == "speculators":
         said += _speculators_files(layout, folder, records, counts)
-    elif layout.name == "specforge" and draft_vocab_size is not None and vocab_size is not None:
-        for _ in _examples(layout, records, counts):
-            pass
-    if layout.name in _MAP_WRITERS and draft_vocab_size is not None:
+    mapped = None
+    if makes_maps(layout.name) and draft_vocab_size is not None:
         if vocab_size is None:
             said.append(f"no maps of the draft vocabulary: the size of the model's vocabulary is not known ({folder})")
         else:
             said += _MAP_WRITERS[layout.name](folder, *vocabulary_maps(counts, draft_vocab_size, vocab_size))
+            mapped = draft_vocab_size
     if norm is not None:
         said.append(f"wrote {write_norm(folder, norm)}: weight and eps of the final norm")
-    said.append(_write_description(layout, folder, records))
+    said.append(_write_description(layout, folder, records, mapped))
     return said
 
 
@@ -89,7 +164,7 @@ def _speculators_files(layout: Layout, folder: Path, records: list[StoredSample]
     fingerprint = xxhash.xxh3_64(b"eagle3")
     for record in records:
         fingerprint.update(record.checksum.encode())
-    files = write_arrow_dataset(folder, _examples(layout, records, counts), fingerprint.hexdigest())
+    files = write_arrow_dataset(folder, _examples(layout, records), fingerprint.hexdigest())
     frequencies = counts.frequencies()
     path = folder / "token_freq.pt"
     with new_file(path) as output:
@@ -100,13 +175,14 @@ def _speculators_files(layout: Layout, folder: Path, records: list[StoredSample]
     return [*said, f"wrote {path}: {len(frequencies):,} different token ids"]
 
 
-def _examples(layout: Layout, records: list[StoredSample], counts: TokenCounts) -> Iterator[Example]:
-    """Read ids and mask of each sample, count them, and pass them on."""
+def _examples(layout: Layout, records: list[StoredSample], counts: TokenCounts | None = None) -> Iterator[Example]:
+    """Read ids and mask of each sample, count them where that is asked for, and pass them on."""
     for record in records:
         loaded = layout.load(record)
         if loaded.loss_mask is None:
             raise StoreError(f"{record.file} has no loss mask")
-        counts.add(loaded.ids, loaded.loss_mask)
+        if counts is not None:
+            counts.add(loaded.ids, loaded.loss_mask)
         yield Example(loaded.ids, loaded.loss_mask)
 
 
@@ -153,7 +229,7 @@ def _check_same(records: list[StoredSample]) -> None:
                 )
 
 
-def _write_description(layout: Layout, folder: Path, records: list[StoredSample]) -> str:
+def _write_description(layout: Layout, folder: Path, records: list[StoredSample], draft_vocab_size: int | None) -> str:
     first = records[0] if records else None
     models = sorted({record.model for record in records if record.model is not None})
     description = {
@@ -169,6 +245,7 @@ def _write_description(layout: Layout, folder: Path, records: list[StoredSample]
         "tokens": sum(record.tokens for record in records),
         "loss_tokens": sum(record.loss_tokens for record in records),
         "bytes": sum(record.bytes for record in records),
+        "draft_vocab_size": draft_vocab_size,
     }
     path = folder / STORE_FILE
     with new_file(path) as output:

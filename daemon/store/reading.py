@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from contracts.records import StoredSample
+from daemon.store.blocks import block_at
 from daemon.store.layout import StoreError
 from daemon.store.sample import BLOCK_BYTES
 from daemon.store.writing import PART
@@ -140,7 +141,7 @@ def find_strays(folder: Path, records: list[StoredSample], is_sample: Callable[[
 
 
 def _fill(descriptor: int, path: Path, offset: int, length: int) -> memoryview:
-    whole = np.empty(length, dtype=np.uint8).data
+    whole = block_at(offset, length)
     left = whole
     while left:
         count = os.preadv(descriptor, [left], offset + length - len(left))

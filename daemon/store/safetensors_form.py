@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from daemon.store.blocks import PAGE
 from daemon.store.layout import StoreError
 from daemon.store.reading import read_exactly
 
@@ -41,21 +42,27 @@ class Document:
     metadata: dict[str, str]
 
 
-def encode_header(tensors: list[tuple[str, str, tuple[int, ...]]], metadata: dict[str, str]) -> bytes:
+def encode_header(
+    tensors: list[tuple[str, str, tuple[int, ...]]], metadata: dict[str, str], paged: str | None = None
+) -> bytes:
     """Return length and header of a document.
 
     Args:
         tensors: Name, dtype as the format names it, and shape of each, in the order in which their bytes follow;
             those with larger items first, so that each is aligned to its items.
         metadata: ASCII text only.
+        paged: Name of a tensor; the header is padded so that it begins at a page of the document. What is in front of
+            it must have a multiple of 8 bytes.
     """
     header: dict[str, Any] = {"__metadata__": metadata}
-    end = 0
+    alignment, before, end = ALIGNMENT, 0, 0
     for name, dtype, shape in tensors:
         begin, end = end, end + math.prod(shape) * _ITEM_BYTES[dtype]
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
+        if name == paged:
+            alignment, before = PAGE, begin
     text = json.dumps(header, separators=(",", ":")).encode("ascii")
-    text += b" " * (-(len(text) + _LENGTH_BYTES) % ALIGNMENT)
+    text += b" " * (-(len(text) + _LENGTH_BYTES + before) % alignment)
     return struct.pack("<Q", len(text)) + text
 
 

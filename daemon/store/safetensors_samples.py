@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from contracts.records import StoredSample
+from daemon.store.blocks import PAGED_FROM
 from daemon.store.facts import check_owner, facts_of, form_from
 from daemon.store.layout import Loaded, StoreError
 from daemon.store.reading import FileRows, agree, read_array
@@ -45,7 +46,8 @@ class SampleDocument:
             (_STATES, FLOATS[sample.form.dtype], (tokens, sample.form.slots, sample.form.hidden_size)),
             (_MASK, "U8", (tokens,)),
         ]
-        header = encode_header(tensors, facts_of(sample))
+        large = tokens * sample.form.row_bytes >= PAGED_FROM
+        header = encode_header(tensors, facts_of(sample), paged=_STATES if large else None)
         return cls(sample, header, document_bytes(header, tensors))
 
     def write(self, write: Callable[[bytes | memoryview], object]) -> None:

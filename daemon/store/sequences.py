@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from contracts.run_dir import DatasetDir, RunDir
 from contracts.sample_id import SampleId
+from contracts.shapes.output_ids import AcceptedResponses
 from daemon.prompts.index import PromptEntry, PromptIndex, PromptLimits
 from daemon.prompts.reader import numbered_lines
-from daemon.store.output_ids import read_answers
 
 _NO_LIMITS: Final = PromptLimits(vocab_size=None, max_input_len=None, context_length=None, max_new_tokens=0)
 _NUMBERS: Final = msgspec.json.Decoder(list[int])
@@ -88,14 +88,26 @@ def _answered(folder: DatasetDir, prompts: PromptIndex, open_: dict[bytes, Promp
         stream = folder.responses.open("rb")
     except FileNotFoundError:
         return
+    accepted = AcceptedResponses()
     with stream:
         for _, _, line in numbered_lines(stream):
-            for answer in read_answers(line, open_):
+            for answer in accepted.of_line(line):
                 entry = open_.pop(answer.key, None)
-                if entry is None or answer.ids is None:
+                answer_ids = None if entry is None or answer.output_ids is None else _decoded(answer.output_ids)
+                if entry is None or answer_ids is None:
                     continue
-                ids, mask = sequence_of_response(_ids(prompts, entry), answer.ids)
+                ids, mask = sequence_of_response(_ids(prompts, entry), answer_ids)
                 yield Expected(entry.key, entry.sample_id, ids, mask)
+            if not open_:
+                return
+
+
+def _decoded(text: bytes) -> npt.NDArray[np.int64] | None:
+    """Return ids as an array when they are whole numbers, else None."""
+    try:
+        return np.array(_NUMBERS.decode(text), np.int64)
+    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError):
+        return None
 
 
 def _ids(prompts: PromptIndex, entry: PromptEntry) -> npt.NDArray[np.int64]:

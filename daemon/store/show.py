@@ -13,6 +13,7 @@ from contracts.records import Failure, StoredSample
 from contracts.run_config import RunConfig, load_run_config
 from contracts.run_dir import DatasetDir, RunDir
 from contracts.sample_id import SampleId, sample_key
+from contracts.shapes.output_ids import AcceptedResponses, Answer
 from daemon.prompts.reader import numbered_lines
 from daemon.prompts.refusals import PromptError
 from daemon.store.cheap_checks import FileSizes, file_fault
@@ -21,7 +22,6 @@ from daemon.store.findings import Finding
 from daemon.store.index import read_index
 from daemon.store.layout import StoreError
 from daemon.store.layouts import make_layout
-from daemon.store.output_ids import Answer, read_answers
 from daemon.store.sequences import expected_sequences, open_prompts
 from daemon.store.slot_statistics import SlotStatistics, slot_statistics
 
@@ -135,11 +135,12 @@ class _Search:
             stream = self._folder.responses.open("rb")
         except FileNotFoundError:
             return None
-        wanted = {self.key}
+        accepted = AcceptedResponses()
         with stream:
             for _, _, line in numbered_lines(stream):
-                for answer in read_answers(line, wanted):
-                    return answer
+                for answer in accepted.of_line(line):
+                    if answer.key == self.key:
+                        return answer
         return None
 
     def _failures(self) -> list[Failure]:

@@ -1,7 +1,7 @@
 """The zip form of torch.save, written and read without torch.
 
 Records as torch.load wants them: ``data.pkl``, ``byteorder``, ``data/<key>`` for each storage (stored, not compressed,
-beginning at a multiple of 64 bytes so that ``mmap=True`` gives aligned tensors), ``version`` and
+beginning at a multiple of 64 bytes, large ones of a page, so that ``mmap=True`` gives aligned tensors), ``version`` and
 ``.data/serialization_id``. Several tensors may look at one storage, so that rows of hidden states go in as they come.
 What torch does not know (``.data/eagle3.json``, our facts) it does not look at. The same content gives the same bytes.
 """
@@ -18,6 +18,7 @@ from typing import IO, Final, cast
 
 import xxhash
 
+from daemon.store.blocks import PAGE, PAGED_FROM
 from daemon.store.layout import StoreError
 from daemon.store.reading import read_exactly
 from daemon.store.torch_pickle import PickleError, Storage, Value, decode_pickle, encode_pickle
@@ -83,7 +84,8 @@ def write_archive(
         _write_record(archive, output, "data.pkl", [pickled])
         _write_record(archive, output, "byteorder", [b"little"])
         for storage, pieces in storages:
-            _write_record(archive, output, f"data/{storage.key}", _counted(storage, pieces), large=True)
+            alignment = PAGE if storage.bytes >= PAGED_FROM else _ALIGNMENT
+            _write_record(archive, output, f"data/{storage.key}", _counted(storage, pieces), alignment, large=True)
         _write_record(archive, output, "version", [b"3\n"])
         if facts:
             _write_record(archive, output, _FACTS, [json.dumps(dict(facts)).encode()])
@@ -121,12 +123,18 @@ def read_archive(path: Path) -> Archive:
 
 
 def _write_record(
-    archive: zipfile.ZipFile, output: Output, name: str, pieces: Iterable[bytes | memoryview], *, large: bool = False
+    archive: zipfile.ZipFile,
+    output: Output,
+    name: str,
+    pieces: Iterable[bytes | memoryview],
+    alignment: int = _ALIGNMENT,
+    *,
+    large: bool = False,
 ) -> None:
     """Write one record; a large one with 64-bit sizes, since what zipfile decides on its own changes its header."""
     record = zipfile.ZipInfo(f"{_ROOT}/{name}")
     header = _LOCAL_HEADER + len(record.filename) + (_ZIP64_FIELD if large else 0) + 4
-    padding = -(output.count + header) % _ALIGNMENT
+    padding = -(output.count + header) % alignment
     record.extra = struct.pack("<2sH", _PADDING_FIELD, padding) + b"Z" * padding
     with archive.open(record, "w", force_zip64=large) as stream:
         for piece in pieces:

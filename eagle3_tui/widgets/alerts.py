@@ -1,4 +1,4 @@
-"""What a person should know now, the worst first, each with what to do."""
+"""What a person should know now, the worst first, each with what to do; the cursor can be on one of them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,42 @@ _MANY = 2
 _WIDE = 60
 """From this width on it is said since when."""
 _ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
+_REVERSED = Style(reverse=True)
+
+AlertKey = tuple[str, str | None]
+"""What makes two alerts the same one: code and data set."""
 
 
 class Alerts(Canvas):
     """As many lines as the alerts take and there are; none without alerts."""
 
+    def __init__(self, look: Look, *, id: str | None = None) -> None:
+        super().__init__(look, id=id)
+        self.selected: AlertKey | None = None
+
+    def select(self, key: AlertKey | None) -> None:
+        """Put the cursor on an alert, or on none."""
+        if key != self.selected:
+            self.selected = key
+            self._repaint()
+
+    def alert_at(self, y: int) -> AlertStatus | None:
+        """Return the alert on a line of the widget."""
+        status = self._view.status if self._view is not None else None
+        if status is None:
+            return None
+        blocks = _blocks(status, self.size.width, self.size.height, self.look, self.selected)
+        owners = [alert for alert, lines in blocks for _ in lines]
+        return owners[y] if 0 <= y < len(owners) else None
+
     def lines(self, view: View, width: int, height: int) -> list[Strip]:
         """Return the alerts, whole as far as there is room, and how many do not fit."""
-        return alert_lines(view.status, width, height, self.look) if view.status else []
+        return alert_lines(view.status, width, height, self.look, self.selected) if view.status else []
+
+
+def key_of(alert: AlertStatus) -> AlertKey:
+    """Return what an alert is known by while it lasts."""
+    return alert.code, alert.dataset
 
 
 def sorted_alerts(status: RunStatus) -> list[AlertStatus]:
@@ -41,10 +69,12 @@ def alerts_height(status: RunStatus | None, width: int, look: Look) -> int:
     return _whole_height(status.alerts, status.at, width, look) if status else 0
 
 
-def brief_height(status: RunStatus | None, width: int, look: Look) -> int:
-    """Return how many lines show all alerts: one each where they are many, else whole."""
-    many = status is not None and len(status.alerts) > _MANY
-    return len(status.alerts) if status and many else alerts_height(status, width, look)
+def brief_height(status: RunStatus | None, width: int, look: Look, selected: AlertKey | None = None) -> int:
+    """Return how many lines show all alerts: one each where they are many, but the selected one whole; else whole."""
+    if status is None or len(status.alerts) <= _MANY:
+        return alerts_height(status, width, look)
+    chosen = [alert for alert in status.alerts if key_of(alert) == selected]
+    return len(status.alerts) - len(chosen) + _whole_height(chosen, status.at, width, look)
 
 
 def urgent_height(status: RunStatus | None, width: int, look: Look) -> int:
@@ -60,45 +90,64 @@ def urgent_height(status: RunStatus | None, width: int, look: Look) -> int:
     return _whole_height(critical, status.at, width, look) + len(status.alerts) - len(critical)
 
 
+def alert_lines(
+    status: RunStatus, width: int, height: int, look: Look, selected: AlertKey | None = None
+) -> list[Strip]:
+    """Return at most ``height`` lines: a line for every alert that fits, the rest of them from the worst on.
+
+    Where not all fit the last line says how many are missing; if there is one line only, at its end. The selected alert
+    is always among them, with its advice before any other.
+    """
+    blocks = _blocks(status, width, height, look, selected)
+    lines = [line for _, block in blocks for line in block]
+    hidden = len(status.alerts) - len(blocks)
+    if hidden and height > 1:
+        missing = f" {look.signs.ellipsis} and {hidden} more (eagle3 status)"
+        lines.append(strip([(cell(missing, width, look), look.bold)], width, look))
+    return lines
+
+
+def _blocks(
+    status: RunStatus, width: int, height: int, look: Look, selected: AlertKey | None
+) -> list[tuple[AlertStatus, list[Strip]]]:
+    """The alerts that are shown, each with its lines."""
+    if not status.alerts or height < 1:
+        return []
+    every = sorted_alerts(status)
+    room = height - 1 if 1 < height < len(every) else min(height, len(every))
+    chosen = next((place for place, alert in enumerate(every) if key_of(alert) == selected), None)
+    first = 0 if chosen is None else max(chosen - room + 1, 0)
+    shown = every[first : first + room]
+    more = f"  (+{len(every) - 1} more)" if height == 1 and len(every) > 1 else ""
+    spare = height - room - (len(shown) < len(every) and height > 1)
+    blocks: dict[int, list[Strip]] = {}
+    # The selected one is served first; the others from the worst on.
+    for alert in sorted(shown, key=lambda alert: key_of(alert) != selected):
+        mark = key_of(alert) == selected
+        message = _message_lines(alert, status.at, more, width, look, mark=mark)
+        block = message + _advice_lines(alert, width, look)
+        if len(block) - 1 > spare:
+            first_line = _first_line(alert, status.at, more, width, look, mark=mark)
+            block = message if len(message) - 1 <= spare else [first_line]
+        blocks[id(alert)] = block
+        spare -= len(block) - 1
+    return [(alert, blocks[id(alert)]) for alert in shown]
+
+
 def _whole_height(alerts: Iterable[AlertStatus], now: float, width: int, look: Look) -> int:
     return sum(
         len(_message_lines(alert, now, "", width, look)) + len(_advice_lines(alert, width, look)) for alert in alerts
     )
 
 
-def alert_lines(status: RunStatus, width: int, height: int, look: Look) -> list[Strip]:
-    """Return at most ``height`` lines: a line for every alert that fits, the rest of them from the worst on.
-
-    Where not all fit the last line says how many are missing; if there is one line only, at its end.
-    """
-    if not status.alerts or height < 1:
-        return []
-    if 1 < height < len(status.alerts):
-        shown = sorted_alerts(status)[: height - 1]
-        missing = f" {look.signs.ellipsis} and {len(status.alerts) - len(shown)} more (eagle3 status)"
-        lines = [_first_line(alert, status.at, "", width, look) for alert in shown]
-        return [*lines, strip([(cell(missing, width, look), look.bold)], width, look)]
-    shown = sorted_alerts(status)[:height]
-    hidden = len(status.alerts) - len(shown)
-    more = f"  (+{hidden} more)" if hidden else ""
-    spare = height - len(shown)
-    lines = []
-    for alert in shown:
-        message, advice = _message_lines(alert, status.at, more, width, look), _advice_lines(alert, width, look)
-        block = message + advice
-        if len(block) - 1 > spare:
-            block = message if len(message) - 1 <= spare else [_first_line(alert, status.at, more, width, look)]
-        lines += block
-        spare -= len(block) - 1
-    return lines
-
-
-def _message_lines(alert: AlertStatus, now: float, more: str, width: int, look: Look) -> list[Strip]:
+def _message_lines(
+    alert: AlertStatus, now: float, more: str, width: int, look: Look, *, mark: bool = False
+) -> list[Strip]:
     """The whole message, over as many lines as it takes."""
     lead, tail = _lead(alert, look), _tail(alert, now, more, width)
     first, *rest = wrap(_message(alert), max(width - len(lead) - len(tail) - 1, 1), look)
-    lines = [_line(lead, look.severity(alert.severity)[1], first, tail, width, look)]
-    return lines + [_line(" " * len(lead), look.plain, text, "", width, look) for text in rest]
+    lines = [_line(lead, look.severity(alert.severity)[1], first, tail, width, look, mark=mark)]
+    return lines + [_line(" " * len(lead), look.plain, text, "", width, look, mark=mark) for text in rest]
 
 
 def _advice_lines(alert: AlertStatus, width: int, look: Look) -> list[Strip]:
@@ -108,10 +157,11 @@ def _advice_lines(alert: AlertStatus, width: int, look: Look) -> list[Strip]:
     return [strip([(" " * _INDENT + text, look.dim)], width, look) for text in texts]
 
 
-def _first_line(alert: AlertStatus, now: float, more: str, width: int, look: Look) -> Strip:
+def _first_line(alert: AlertStatus, now: float, more: str, width: int, look: Look, *, mark: bool) -> Strip:
     """As much of the message as fits on one line."""
     tail = _tail(alert, now, more, width)
-    return _line(_lead(alert, look), look.severity(alert.severity)[1], _message(alert), tail, width, look)
+    style = look.severity(alert.severity)[1]
+    return _line(_lead(alert, look), style, _message(alert), tail, width, look, mark=mark)
 
 
 def _message(alert: AlertStatus) -> str:
@@ -128,6 +178,7 @@ def _tail(alert: AlertStatus, now: float, more: str, width: int) -> str:
     return since + more
 
 
-def _line(lead: str, style: Style, text: str, tail: str, width: int, look: Look) -> Strip:
+def _line(lead: str, style: Style, text: str, tail: str, width: int, look: Look, *, mark: bool) -> Strip:
     room = max(width - len(lead) - len(tail) - 1, 0)
-    return strip([(lead, style), (cell(text, room, look), look.bold), (tail, look.dim)], width, look)
+    parts = [(lead, style), (cell(text, room, look), look.bold), (tail, look.dim), (" ", look.plain)]
+    return strip([(part, each + _REVERSED if mark else each) for part, each in parts], width, look)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from rich.style import Style
 from textual.strip import Strip
@@ -11,37 +12,59 @@ from contracts.records import GpuReading
 from contracts.status import RunStatus
 from eagle3_tui.feed.state import View
 from eagle3_tui.text import UNKNOWN, human_bytes
-from eagle3_tui.widgets.bars import bar, level
+from eagle3_tui.widgets.bars import level
 from eagle3_tui.widgets.canvas import Canvas
-from eagle3_tui.widgets.line import Group, Part, cell, group, line, safe, strip
+from eagle3_tui.widgets.gpu_cell import Plan, dead, gpu_cell, plan, used_of_total, watts
+from eagle3_tui.widgets.gpu_history import GpuHistory
+from eagle3_tui.widgets.line import Group, Part, group, line, strip
 from eagle3_tui.widgets.look import Look
 
-_CELL = 50
-"""Cells of one GPU in the grid."""
-_CELL_SHORT = 38
-"""The same without its power, for a narrow screen."""
-_BUSY_PCT = 50.0
+_LEAST_CELL: Final = 30
+"""Cells that one GPU takes in the grid at least."""
+_MOST_CELL: Final = 104
+"""More than that and nobody finds the end of the line."""
+_BUSY_PCT: Final = 50.0
 
 
 class Gpus(Canvas):
     """A grid when every GPU has its place in the height given, otherwise one line."""
+
+    def __init__(self, look: Look, *, id: str | None = None) -> None:
+        super().__init__(look, id=id)
+        self.history = GpuHistory()
+
+    def show(self, view: View) -> None:
+        """Keep the readings for the history, then repaint what differs."""
+        if view.status is not None and view.status.gpus:
+            self.history.add(view.status.at, view.status.gpus)
+        super().show(view)
 
     def lines(self, view: View, width: int, height: int) -> list[Strip]:
         """Return the grid or the line."""
         status = view.status
         if status is None:
             return []
-        if status.gpus and height >= grid_height(status, width) > 1:
-            return gpu_grid(status.gpus, width, self.look)
+        if status.gpus and (height > 1 or len(status.gpus) == 1):
+            columns = -(-len(status.gpus) // height)
+            if columns <= most_columns(width):
+                return gpu_grid(status.gpus, columns, width, self.look, self.history)
         return [gpu_line(status, width, self.look)]
 
 
-def grid_height(status: RunStatus | None, width: int) -> int:
-    """Return how many lines the grid takes at this width; 1 where only the one-line form makes sense."""
+def grid_height(status: RunStatus | None, width: int, rows: int) -> int:
+    """Return how many lines the grid takes: up to ``rows``, more where the width holds too few columns.
+
+    1 where only the one-line form makes sense.
+    """
     if status is None or not status.gpus:
         return 1
-    columns = _columns(width)
+    columns = min(-(-len(status.gpus) // rows), most_columns(width))
     return -(-len(status.gpus) // columns)
+
+
+def most_columns(width: int) -> int:
+    """Return how many GPUs have room side by side."""
+    return max(width // _LEAST_CELL, 1)
 
 
 def gpu_line(status: RunStatus, width: int, look: Look) -> Strip:
@@ -57,7 +80,8 @@ def gpu_line(status: RunStatus, width: int, look: Look) -> Strip:
     silent = [gpu for gpu in gpus if gpu.state != "ok"]
     if silent:
         states = ", ".join(f"{gpu.index} {gpu.state}" for gpu in silent)
-        groups.append(group(states, look.bad, look, shrink_to=8))
+        style = look.bad if any(map(dead, silent)) else look.plain
+        groups.append(group(states, style, look, shrink_to=8))
     groups.append(group(_span([gpu.utilization_pct for gpu in gpus], "%"), look.bold, look))
     groups.append(group(_memory(gpus), look.plain, look, rank=2))
     groups.append(group(_hottest(gpus, look), look.plain, look, rank=3))
@@ -65,55 +89,32 @@ def gpu_line(status: RunStatus, width: int, look: Look) -> Strip:
     return line(groups, width, look)
 
 
-def gpu_grid(gpus: Sequence[GpuReading], width: int, look: Look) -> list[Strip]:
+def gpu_grid(
+    gpus: Sequence[GpuReading], columns: int, width: int, look: Look, history: GpuHistory
+) -> list[Strip]:
     """Return the GPUs in columns, counted downwards."""
-    columns = _columns(width)
     rows = -(-len(gpus) // columns)
-    each = width // columns
-    return [strip(_row(gpus[row::rows], each, look), width, look) for row in range(rows)]
+    each = min(width // columns, _MOST_CELL)
+    parts = plan(gpus, each)
+    return [strip(_row(gpus[row::rows], parts, look, history), width, look) for row in range(rows)]
 
 
-def _columns(width: int) -> int:
-    return max(width // (_CELL if width >= 2 * _CELL else _CELL_SHORT), 1)
+def _row(gpus: Sequence[GpuReading], parts: Plan, look: Look, history: GpuHistory) -> list[Part]:
+    return [part for gpu in gpus for part in gpu_cell(gpu, parts, use_style(gpu, look), look, history)]
 
 
-def _row(gpus: Sequence[GpuReading], width: int, look: Look) -> list[Part]:
-    return [part for gpu in gpus for part in _gpu_cell(gpu, width, look)]
-
-
-def _gpu_cell(gpu: GpuReading, width: int, look: Look) -> list[Part]:
-    lead = f" {gpu.index:>2} "
-    if gpu.state in ("lost", "unknown"):
-        why = f"{look.signs.critical} {gpu.state}" + (f": {gpu.reason}" if gpu.reason else "")
-        return [(lead, look.bold), (cell(why, width - len(lead), look), look.bad)]
-    share = None if gpu.utilization_pct is None else gpu.utilization_pct / 100
-    size = 8 if width < _CELL + 8 else 14
-    use = f" {_number(gpu.utilization_pct):>3} %  "
-    rest = [f"{_memory([gpu]):>12}", _celsius(gpu.temperature_c, look)]
-    if width >= _CELL:
-        rest.append(f"{_watts(gpu.power_w)}/{_watts(gpu.power_limit_w)} W".rjust(9))
-    if gpu.mig:
-        rest.append("MIG")
-    text = cell("  ".join(rest), max(width - len(lead) - size - len(use), 0), look)
-    return [
-        (lead, look.bold),
-        (bar(share, size, look.signs), _use_style(gpu, look)),
-        (use, look.plain),
-        (text, look.dim),
-    ]
-
-
-def _block(gpu: GpuReading, look: Look) -> Part:
-    if gpu.state in ("lost", "unknown"):
-        return look.signs.critical, look.bad
-    share = None if gpu.utilization_pct is None else gpu.utilization_pct / 100
-    return level(share, look.signs), _use_style(gpu, look)
-
-
-def _use_style(gpu: GpuReading, look: Look) -> Style:
+def use_style(gpu: GpuReading, look: Look) -> Style:
+    """Return the style of a bar: a GPU that idles is worth a look."""
     if gpu.utilization_pct is None:
         return look.dim
     return look.good if gpu.utilization_pct >= _BUSY_PCT else look.warn
+
+
+def _block(gpu: GpuReading, look: Look) -> Part:
+    if dead(gpu):
+        return look.signs.critical, look.bad
+    share = None if gpu.utilization_pct is None else gpu.utilization_pct / 100
+    return level(share, look.signs), use_style(gpu, look)
 
 
 def _label(text: str, look: Look) -> Group:
@@ -141,28 +142,18 @@ def _memory(gpus: Sequence[GpuReading]) -> str:
     ]
     if not both:
         return "memory n/a"
-    used, total = (human_bytes(sum(part)) for part in zip(*both, strict=True))
-    amount, unit = used.rsplit(" ", 1)
-    return f"{amount}/{total}" if total.endswith(f" {unit}") else f"{used}/{total}"
+    used, total = (sum(part) for part in zip(*both, strict=True))
+    return used_of_total(used, total)
 
 
 def _hottest(gpus: Sequence[GpuReading], look: Look) -> str:
     known = _known([gpu.temperature_c for gpu in gpus])
-    return _celsius(max(known) if known else None, look) + (" hottest" if len(known) > 1 else "")
-
-
-def _celsius(value: float | None, look: Look) -> str:
-    return safe(f"{_number(value)} {look.signs.degree}C", look)
+    hottest = f"{max(known):.0f}" if known else UNKNOWN
+    return f"{hottest} {look.signs.degree}C" + (" hottest" if len(known) > 1 else "")
 
 
 def _power(gpus: Sequence[GpuReading]) -> str:
-    known = _known([gpu.power_w for gpu in gpus])
-    return f"{_watts(sum(known) if known else None)} W"
-
-
-def _watts(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:,.0f}"
-
-
-def _number(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
+    """Power and limit over the GPUs that tell."""
+    known, limits = _known([gpu.power_w for gpu in gpus]), _known([gpu.power_limit_w for gpu in gpus])
+    used = watts(sum(known) if known else None)
+    return f"{used}/{watts(sum(limits))} W" if len(limits) == len(known) and limits else f"{used} W"

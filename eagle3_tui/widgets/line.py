@@ -154,3 +154,24 @@ def _shrunk(groups: list[Group], room: int, look: Look) -> list[Group]:
             excess -= give
         result.append(entry)
     return result
+
+
+def flow(groups: Sequence[Group], width: int, most: int, look: Look, *, indent: int = 3) -> list[Strip]:
+    """Return groups over as many lines as they take, at most ``most``; what is left then goes by rank.
+
+    The first line begins at the margin, the others ``indent`` cells further in.
+    """
+    lines: list[list[Group]] = [[]]
+    for place, entry in enumerate(groups):
+        room = width - 2 - (indent if len(lines) > 1 else 0)
+        if lines[-1] and _total([*lines[-1], entry], Group.least) > room:
+            if len(lines) == most:
+                lines[-1].extend(groups[place:])
+                break
+            lines.append([])
+        lines[-1].append(entry)
+    drawn = [line(lines[0], width, look)]
+    for more in lines[1:]:
+        lead = min(indent, width)
+        drawn.append(Strip.join([strip([], lead, look), line(more, width - lead, look)]))
+    return drawn

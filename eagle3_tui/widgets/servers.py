@@ -1,56 +1,72 @@
-"""The SGLang servers and the machine they are watched from: one line, or a line each."""
+"""The SGLang servers and the machine: one line for all servers, a line each, or all figures over two lines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from textual.strip import Strip
 
-from contracts.records import HostSample, ServerReading
-from contracts.status import RunStatus
+from contracts.records import ServerReading
+from contracts.status import RunState, RunStatus
 from eagle3_tui.feed.state import View
-from eagle3_tui.text import human_bytes, human_exact, human_percent, human_rate
+from eagle3_tui.text import human_exact, human_percent, human_rate
 from eagle3_tui.widgets.canvas import Canvas
-from eagle3_tui.widgets.line import Group, group, labelled, line
+from eagle3_tui.widgets.host import host_groups
+from eagle3_tui.widgets.line import Group, flow, group, labelled, line
 from eagle3_tui.widgets.look import Look
 
-_LOW_DISK = 0.05
+_LINES: Final = 2
+"""More than that no server and no host takes."""
 
 
 class Servers(Canvas):
-    """A line for each server and one for the host; where that is too much, one for all servers."""
+    """Every server and the host in full where the height allows it, else a line each, else one for all servers."""
 
     def lines(self, view: View, width: int, height: int) -> list[Strip]:
         """Return what fits: servers first."""
         status = view.status
         if status is None or not servers_height(status):
             return []
-        host = [host_line(status.host, width, self.look)] if status.host is not None else []
-        if len(status.servers) + len(host) <= height:
-            return [*(server_line(server, width, self.look) for server in status.servers), *host]
-        summary = [servers_line(status.servers, width, self.look)] if status.servers else []
+        for most in range(_LINES, 0, -1):
+            whole = _all_lines(status, width, most, self.look)
+            if len(whole) <= height:
+                return whole
+        summary = [servers_line(status, width, self.look)] if status.servers else []
+        host = [host_line(status, width, self.look)] if status.host is not None else []
         return (summary + host)[:height]
 
 
 def servers_height(status: RunStatus | None) -> int:
-    """Return how many lines show every server and the host."""
+    """Return how many lines show every server and the host, a line each."""
     return len(status.servers) + (status.host is not None) if status else 0
 
 
-def server_line(server: ServerReading, width: int, look: Look) -> Strip:
+def full_height(status: RunStatus | None, width: int, look: Look) -> int:
+    """Return how many lines show every figure of every server and of the host."""
+    return len(_all_lines(status, width, _LINES, look)) if status else 0
+
+
+def server_line(server: ServerReading, status: RunStatus, width: int, look: Look) -> Strip:
     """Return one server: where, how it is, what it does."""
-    where = server.url.removeprefix("http://")
-    return line([group(where, look.plain, look, shrink_to=15), *_figures(server, look)], width, look)
+    return line(_server_groups(server, status, look), width, look)
 
 
-def servers_line(servers: Sequence[ServerReading], width: int, look: Look) -> Strip:
+def host_line(status: RunStatus, width: int, look: Look) -> Strip:
+    """Return the machine on one line."""
+    return line(host_groups(status, look), width, look)
+
+
+def servers_line(status: RunStatus, width: int, look: Look) -> Strip:
     """Return all servers as one line: which are not well, then sums over those that tell."""
+    servers = status.servers
     if len(servers) == 1:
-        return server_line(servers[0], width, look)
+        return server_line(servers[0], status, width, look)
     groups = [group(f"{len(servers)} servers", look.plain, look)]
     bad = [server for server in servers if server.state != "ok"]
-    if bad:
-        names = ", ".join(f"{server.url.removeprefix('http://')} {server.state}" for server in bad)
+    idle = [server for server in servers if _no_progress(server, status)]
+    if bad or idle:
+        names = ", ".join(f"{_where(server)} {server.state if server in bad else 'no progress'}" for server in bad + idle)
         groups.append(group(f"{look.signs.critical} {names}", look.bad, look, shrink_to=20))
     else:
         groups.append(group(f"{look.signs.good} all ok", look.good, look))
@@ -63,31 +79,44 @@ def servers_line(servers: Sequence[ServerReading], width: int, look: Look) -> St
     return line(groups, width, look)
 
 
-def host_line(host: HostSample, width: int, look: Look) -> Strip:
-    """Return the machine: processor, memory, and the disks that may fill."""
-    groups = [
-        group("host", look.dim, look),
-        labelled("CPU", human_percent(host.cpu_pct), look.plain, look, 2),
-        labelled("load", human_rate(host.load_1m), look.plain, look, 4),
-        labelled("memory", _of(host.memory_used_bytes, host.memory_total_bytes), look.plain, look, 1),
-        _free("disk free", host.disk_free_bytes, host.disk_total_bytes, look, 0),
-        _free("shm free", host.shm_free_bytes, host.shm_total_bytes, look, 3),
-    ]
-    return line(groups, width, look)
+def _all_lines(status: RunStatus, width: int, most: int, look: Look) -> list[Strip]:
+    lines = []
+    for server in status.servers:
+        lines += flow(_server_groups(server, status, look), width, most, look)
+    return lines + (flow(host_groups(status, look), width, most, look) if status.host is not None else [])
 
 
-def _figures(server: ServerReading, look: Look) -> list[Group]:
+def _server_groups(server: ServerReading, status: RunStatus, look: Look) -> list[Group]:
+    groups = [group(_where(server), look.plain, look, shrink_to=15)]
     if server.state != "ok":
         why = server.state + (f": {server.reason}" if server.reason else "")
-        return [group(f"{look.signs.critical} {why}", look.bad, look, shrink_to=10)]
-    groups = [group(f"{look.signs.good} ok", look.good, look)]
+        return [*groups, group(f"{look.signs.critical} {why}", look.bad, look, shrink_to=10)]
+    if _no_progress(server, status):
+        groups.append(group(f"{look.signs.warning} no progress", look.warn, look))
+    else:
+        groups.append(group(f"{look.signs.good} ok", look.good, look))
     groups += _loads(server.running, server.queued, server.kv_usage_pct, look)
     groups.append(labelled("tok/s", human_rate(server.tokens_per_s), look.plain, look, 5))
-    if server.retracted:
-        groups.append(labelled("retracted", human_exact(server.retracted), look.warn, look, 3))
+    groups.append(labelled("cache", human_percent(server.cache_hit_pct), look.plain, look, 7))
+    style = look.warn if server.retracted else look.plain
+    groups.append(labelled("retracted", human_exact(server.retracted), style, look, 3 if server.retracted else 8))
     if server.model:
-        groups.append(group(server.model, look.dim, look, rank=6))
+        groups.append(group(server.model, look.dim, look, rank=9))
     return groups
+
+
+def _no_progress(server: ServerReading, status: RunStatus) -> bool:
+    """Whether a server answers, but nothing comes of it: a health check alone says that all is well for hours."""
+    if server.state != "ok" or not (server.outstanding or server.running):
+        return False
+    hidden = status.totals.hidden
+    passes = hidden is not None and bool(hidden.in_work)  # they make no tokens
+    silent = server.tokens_per_s == 0.0 and status.totals.tokens_per_s == 0.0 and not passes
+    return status.state is RunState.STALLED or silent
+
+
+def _where(server: ServerReading) -> str:
+    return server.url.removeprefix("http://")
 
 
 def _loads(running: int | None, queued: int | None, kv_pct: float | None, look: Look) -> list[Group]:
@@ -101,12 +130,3 @@ def _loads(running: int | None, queued: int | None, kv_pct: float | None, look: 
 def _sum(values: Sequence[int | None]) -> int | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
-
-
-def _of(used: int | None, total: int | None) -> str:
-    return f"{human_bytes(used)} of {human_bytes(total)}"
-
-
-def _free(label: str, free: int | None, total: int | None, look: Look, rank: int) -> Group:
-    short = free is not None and total is not None and total > 0 and free / total < _LOW_DISK
-    return labelled(label, human_bytes(free), look.warn if short else look.plain, look, rank)

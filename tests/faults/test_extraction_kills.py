@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from contracts.records import Requeue
+from contracts.records import Requeue, encode_line
 from tests.support.extracting import (
-    ServerProcess,
     check_stored,
     extract,
     indexed,
@@ -20,7 +19,7 @@ from tests.support.extracting import (
     server_process,
     stored_ids,
 )
-from tests.support.runs import answered, events, failures, make_run, running, until
+from tests.support.runs import answered, events, failures, make_run, records, run_to_end, running, until
 from tests.support.zygote import Zygote
 
 DAEMON_KILLS = 20
@@ -64,7 +63,7 @@ def test_kills_of_the_daemon_at_random_moments(tmp_path: Path, capture: str, lay
     chance = random.Random(seed())
     dumps = tmp_path / "dumps"
     norm = {"speculators": "over_weight"}.get(layout, "post")
-    with server_process(dumps, dump_norm=norm, faults_latency=0.02) as server, Zygote() as zygote:
+    with server_process(dumps, dump_norm=norm, latency=0.02) as server, Zygote() as zygote:
         run = a_run(tmp_path / "run", server.url, dumps, capture, layout)
         index = run / "prepared" / "B1" / "hidden_states.jsonl"
         for _ in range(DAEMON_KILLS // 2):
@@ -119,16 +118,23 @@ async def test_kills_of_the_server_at_random_moments(tmp_path: Path, capture: st
                 await until(lambda wanted=wanted: len(indexed(run)) >= wanted, 30)
                 server.kill()
                 server.start()
-            while work.session.scheduler.queues and not work.task.done():
-                await until(lambda: work.task.done() or _given_up(run), 60)
-                if not work.task.done():  # whom two deaths met alone is taken for their cause, until a person says no
-                    work.session.requeue(Requeue(at=work.session.clock.now()), None)
-                    await until(lambda: work.task.done() or not _given_up(run), 30)
             assert await work.end(60) is False
+        if _given_up(run):  # whom two deaths met alone is taken for their cause, until a person says no
+            for name in ("B1", "A1"):
+                with (run / "prepared" / name / "failures.jsonl").open("ab") as file:
+                    file.write(encode_line(Requeue(at=1.0)))
+            assert await run_to_end(run, 60) is False
     check_whole(run, dumps, "safetensors")
     for failure in failures(run) + failures(run, "A1"):
         assert failure["error"] in ("server_down", "poison", "capture", "transient"), failure
 
 
 def _given_up(run: Path) -> bool:
+    """Whether any sample is quarantined since a person last asked."""
+    for name in ("B1", "A1"):
+        asked = 0
+        for line in records(run / "prepared" / name / "failures.jsonl"):
+            asked = 0 if line["type"] == "requeue" else asked + (line["next"] == "quarantined")
+        if asked:
+            return True
     return False

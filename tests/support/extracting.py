@@ -24,6 +24,7 @@ import pytest
 from contracts.records import StoredSample
 from contracts.run_dir import RunDir
 from contracts.sample_id import sample_key
+from daemon.embedded.faults import Faults
 from daemon.embedded.options import Options
 from daemon.embedded.server import EmbeddedServer
 from daemon.store.index import read_index
@@ -154,7 +155,7 @@ def free_port() -> int:
 
 
 class ServerProcess:
-    """The embedded server as a process at one port, to be killed and started again."""
+    """The embedded server as a process at one port, to be killed and started again; `latency`: of its faults."""
 
     def __init__(self, dumps: Path, **options: Any) -> None:
         self.port = free_port()
@@ -221,7 +222,8 @@ def serve(dumps: Path, options: dict[str, Any]) -> None:
 
 
 async def _serve(dumps: Path, options: dict[str, Any], tell: int) -> None:
-    async with dumping(dumps, **options):
+    latency = options.pop("latency", 0.0)
+    async with dumping(dumps, faults=Faults(latency=latency), **options):
         os.write(tell, b"r")
         await asyncio.Event().wait()
 

@@ -1,0 +1,182 @@
+"""The servers of a run: what was found out about each, what its plugin dumps, how fast it was lately."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from contracts.details.windows import lines_before
+from contracts.fold.run import RunFold
+from contracts.records import Event, ServerReading, ServerSample, Severity
+
+KEPT: Final = 40
+"""Events of a server that are listed."""
+_RECENT: Final = 600
+_ABOUT_BYTES: Final = 64 * 1024
+_ABOUTS: Final = 64
+"""Files that are read at most: each start of a scheduler leaves one."""
+
+
+class About(msgspec.Struct, frozen=True):
+    """``about.<instance>.json`` in the dump folder: what one scheduler of a server dumps. See the plugin's README."""
+
+    instance: str
+    port: int | None = None
+    dp_rank: int | None = None
+    sglang: str | None = None
+    model: str | None = None
+    architecture: str | None = None
+    layers: tuple[int, ...] | None = None
+    """0-based output ids."""
+    server_layers: tuple[int, ...] | None = None
+    """The ids that the server was given for them."""
+    hidden_size: int | None = None
+    dtype: str | None = None
+    norm: str | None = None
+    context_length: int | None = None
+    started_at: float | None = None
+    refusal: str | None = None
+    """Why nothing is dumped, and what to do."""
+
+
+class ServerDetail(msgspec.Struct, frozen=True):
+    """One server."""
+
+    url: str
+    reading: ServerReading | None
+    """The newest telemetry; None without any."""
+    configured: bool
+    """Whether run.toml names it."""
+    arguments: dict[str, Any]
+    """What the server said of its own settings, as far as it is recorded."""
+    findings: tuple[Event, ...]
+    """What is wrong or odd: notes of the contract probe since it came up last, and why it is refused."""
+    events: tuple[Event, ...]
+    """What happened to it, the newest first."""
+    abouts: tuple[About, ...]
+    """Of its newest start."""
+    rates: tuple[tuple[float, float | None], ...]
+    """(when, tokens a second as the server says), the oldest first; about the last ten minutes."""
+
+
+class ServersDetail(msgspec.Struct, frozen=True):
+    """All of them."""
+
+    servers: tuple[ServerDetail, ...]
+    sampling: dict[str, Any]
+    """What every request asks for."""
+    dump_dir: str | None
+    dump_trouble: str | None
+    """Why the dump folder tells nothing."""
+    wanted_layers: tuple[int, ...]
+    """0-based output ids of run.toml; empty: nothing is captured."""
+
+
+_ABOUT: Final = msgspec.json.Decoder(About)
+_SAMPLE: Final = msgspec.json.Decoder(ServerSample)
+
+
+def servers_detail(fold: RunFold, now: float) -> ServersDetail:
+    """Return what is known of every server that run.toml or telemetry names.
+
+    Raises:
+        OSError: The telemetry cannot be read.
+    """
+    config = fold.config
+    configured = [] if config is None else [server.url.rstrip("/") for server in config.servers]
+    sample = fold.telemetry.server
+    readings = {} if sample is None else {reading.url.rstrip("/"): reading for reading in sample.servers}
+    urls = list(dict.fromkeys([*configured, *readings]))
+    history = _rates(fold, now)
+    extracts = config is not None and config.extracts
+    folder = Path(config.extract.dump_dir) if config is not None and extracts else None
+    abouts, trouble = _abouts(folder) if folder is not None else ([], None)
+    return ServersDetail(
+        servers=tuple(
+            _server(fold, url, readings.get(url), url in configured, abouts, history.get(url, ())) for url in urls
+        ),
+        sampling={} if config is None else dict(config.sampling),
+        dump_dir=None if folder is None else str(folder),
+        dump_trouble=trouble,
+        wanted_layers=tuple(config.extract.layers) if config is not None and extracts else (),
+    )
+
+
+def _server(
+    fold: RunFold,
+    url: str,
+    reading: ServerReading | None,
+    configured: bool,
+    abouts: list[About],
+    rates: tuple[tuple[float, float | None], ...],
+) -> ServerDetail:
+    own = [event for event in fold.events.last if event.kind.startswith("server.") and _server_of(event) == url]
+    own.reverse()
+    arguments: dict[str, Any] = {}
+    findings: list[Event] = []
+    for event in own:
+        said = event.data.get("arguments")
+        if isinstance(said, dict) and not arguments:
+            arguments = said
+        if event.kind == "server.note" or event.severity is Severity.CRITICAL:
+            findings.append(event)
+        if event.kind == "server.up":
+            break  # what was found before that was of another life of the server
+    return ServerDetail(
+        url=url,
+        reading=reading,
+        configured=configured,
+        arguments=arguments,
+        findings=tuple(findings),
+        events=tuple(own[:KEPT]),
+        abouts=_newest([about for about in abouts if about.port is not None and url.endswith(f":{about.port}")]),
+        rates=rates,
+    )
+
+
+def _server_of(event: Event) -> str | None:
+    url = event.data.get("server")
+    return url.rstrip("/") if isinstance(url, str) else None
+
+
+def _newest(abouts: list[About]) -> tuple[About, ...]:
+    """Return those of the newest start: one for each DP rank."""
+    by_rank: dict[int | None, About] = {}
+    for about in sorted(abouts, key=lambda about: about.started_at or 0.0):
+        by_rank[about.dp_rank] = about
+    return tuple(by_rank[rank] for rank in sorted(by_rank, key=lambda rank: -1 if rank is None else rank))
+
+
+def _abouts(folder: Path) -> tuple[list[About], str | None]:
+    """Read the files that say what is dumped; a folder that cannot be read is no fault of the run's."""
+    try:
+        files = sorted(folder.glob("about.*.json"), key=lambda file: file.name)[-_ABOUTS:]
+        found = []
+        for file in files:
+            with file.open("rb") as opened:
+                text = opened.read(_ABOUT_BYTES)
+            try:
+                found.append(_ABOUT.decode(text))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue  # half written, or of another version of the plugin
+    except OSError as error:
+        return [], f"{folder}: {error.strerror or error}"
+    if not found:
+        return [], f"{folder}: no file of a plugin there (about.*.json): is this the machine of the servers?"
+    return found, None
+
+
+def _rates(fold: RunFold, now: float) -> dict[str, tuple[tuple[float, float | None], ...]]:
+    window = lines_before(fold.run.telemetry_file("server"), None, _RECENT, 256 * 1024)
+    found: dict[str, list[tuple[float, float | None]]] = {}
+    for line in window.lines:
+        try:
+            sample = _SAMPLE.decode(line.text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue  # the fold says so when it is the newest
+        if now - _RECENT <= sample.at <= now + 1.0:
+            for reading in sample.servers:
+                found.setdefault(reading.url.rstrip("/"), []).append((sample.at, reading.tokens_per_s))
+    return {url: tuple(rates) for url, rates in found.items()}

@@ -1,0 +1,61 @@
+"""The machine on which the daemon runs: processor, memory, and what may fill: the disk and /dev/shm."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.style import Style
+
+from contracts.records import HostSample
+from contracts.status import RunStatus
+from eagle3_tui.store_text import used_of
+from eagle3_tui.text import human_bytes, human_duration, human_percent, human_rate
+from eagle3_tui.widgets.line import Group, group, labelled
+from eagle3_tui.widgets.look import Look
+
+_LOW: Final = 0.05
+"""Less than that free is worth a look."""
+_NEARLY_USED: Final = 0.9
+_SOON_S: Final = 6 * 3600.0
+"""A disk that is full sooner than that wants a person today."""
+
+
+def host_groups(status: RunStatus, look: Look) -> list[Group]:
+    """Return the host's figures; none without a reading."""
+    host = status.host
+    if host is None:
+        return []
+    groups = [
+        group("host", look.dim, look),
+        labelled("CPU", human_percent(host.cpu_pct), look.plain, look, 2),
+        labelled("memory", _memory(host), look.plain, look, 3),
+        labelled("disk free", human_bytes(host.disk_free_bytes), _style(_short_disk(host), look), look, 0),
+    ]
+    if status.disk_full_in_s is not None:
+        soon = status.disk_full_in_s < _SOON_S
+        groups.append(labelled("full in", human_duration(status.disk_full_in_s), _style(soon, look), look, 1))
+    if status.dump_budget_bytes is not None:
+        used, budget = status.dump_used_bytes, status.dump_budget_bytes
+        full = used is not None and used >= _NEARLY_USED * budget
+        groups.append(labelled("dumps", used_of(used, budget), _style(full, look), look, 4))
+    short = _short(host.shm_free_bytes, host.shm_total_bytes)
+    groups.append(labelled("shm free", human_bytes(host.shm_free_bytes), _style(short, look), look, 0 if short else 5))
+    groups.append(labelled("load", human_rate(host.load_1m), look.plain, look, 6))
+    return groups
+
+
+def _memory(host: HostSample) -> str:
+    used, total = host.memory_used_bytes, host.memory_total_bytes
+    return human_bytes(used) if total is None else used_of(used, total)
+
+
+def _short_disk(host: HostSample) -> bool:
+    return _short(host.disk_free_bytes, host.disk_total_bytes)
+
+
+def _short(free: int | None, total: int | None) -> bool:
+    return free is not None and total is not None and total > 0 and free / total < _LOW
+
+
+def _style(worrying: bool, look: Look) -> Style:
+    return look.warn if worrying else look.plain
