@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from contracts.alerts import View, current_alerts
-from contracts.eta import Storing, Work, eta_s, is_finished, is_stored, longer, remaining_tokens, tokens_to_store
+from contracts.eta import DONE, Eta, Storing, Work, is_finished, is_stored, unknown
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.places import KEPT
 from contracts.fold.run import RunFold
@@ -15,6 +15,7 @@ from contracts.hidden_status import disk_full_in_s, hidden_status, hidden_totals
 from contracts.liveness import Liveness, current_heartbeat, heartbeat_age, judged_by_heartbeat
 from contracts.rates import tokens_per_s
 from contracts.records import Heartbeat
+from contracts.remaining import NO_DAEMON, remaining
 from contracts.run_state import can_send, run_state
 from contracts.status import (
     DONE_STAGES,
@@ -29,9 +30,6 @@ from contracts.work import dataset_storing, extracts, generates
 from contracts.work import dataset_work as dataset_work
 
 Value = TypeVar("Value", int, float)
-
-ETA_WINDOW_S = 600.0
-"""The remaining time is judged by the speed of this long: steadier than the speed shown as now."""
 
 
 def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float | None = None) -> RunStatus:
@@ -54,15 +52,20 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
         age = heartbeat_age(heartbeat, monotonic, now)
     works = {name: dataset_work(fold, dataset) for name, dataset in fold.datasets.items()}
     storings = {name: dataset_storing(fold, dataset) for name, dataset in fold.datasets.items()}
+    times = remaining(fold, works, storings, heartbeat, now)
     datasets = [
-        _dataset(fold, dataset, works[name], storings[name], heartbeat, now) for name, dataset in fold.datasets.items()
+        _dataset(fold, dataset, works[name], storings[name], times.datasets.get(name), heartbeat, now)
+        for name, dataset in fold.datasets.items()
     ]
     finished = fold.config is not None and all(dataset.stage in DONE_STAGES for dataset in datasets)
     view = View(fold, liveness, heartbeat, now, age, finished)
     state, reason = run_state(view)
+    totals = _totals(fold, datasets, now, alive)
+    _set_eta(totals, _total_eta(datasets, times.total))
     if state in (RunState.STALLED, RunState.STOPPED, RunState.PAUSED) or not can_send(view):
-        for status in datasets:
-            status.eta_s = 0.0 if status.eta_s == 0.0 else None
+        for status in (totals, *datasets):
+            if status.eta_s != 0.0:
+                _set_eta(status, unknown(_held(state, reason)))
     telemetry = fold.telemetry
     return RunStatus(
         run=fold.config.run.name if fold.config else fold.run.path.resolve().name,
@@ -75,7 +78,7 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
         ),
         concurrency=heartbeat.concurrency if heartbeat else fold.concurrency,
         elapsed_s=_elapsed(fold, alive, now),
-        totals=_totals(fold, datasets, works, storings, now, alive),
+        totals=totals,
         datasets=datasets,
         gpus=telemetry.gpu.gpus if alive and telemetry.gpu else None,
         gpu_state=telemetry.gpu.reason or telemetry.gpu.state if alive and telemetry.gpu else None,
@@ -94,7 +97,13 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
 
 
 def _dataset(
-    fold: RunFold, dataset: DatasetFold, work: Work, storing: Storing, heartbeat: Heartbeat | None, now: float
+    fold: RunFold,
+    dataset: DatasetFold,
+    work: Work,
+    storing: Storing,
+    eta: Eta | None,
+    heartbeat: Heartbeat | None,
+    now: float,
 ) -> DatasetStatus:
     responses = dataset.responses
     done = len(responses.done)
@@ -135,13 +144,9 @@ def _dataset(
     if status.stage is DatasetStage.HALTED:
         # What came in its last minute is over, and nothing more is sent until a person says so.
         status.tokens_per_s = 0.0 if status.in_flight == 0 else status.tokens_per_s
-    elif status.stage in DONE_STAGES:
-        status.eta_s = 0.0
-    elif heartbeat is not None:
-        answering = eta_s(remaining_tokens(work), tokens_per_s(responses.history, now, since, ETA_WINDOW_S))
-        speed = tokens_per_s(dataset.hidden.history, now, since, ETA_WINDOW_S)
-        storing_s = eta_s(tokens_to_store(storing), speed) if extracts(fold) else 0.0
-        status.eta_s = _rounded(longer(answering, storing_s))
+    if status.stage in DONE_STAGES:
+        eta = DONE
+    _set_eta(status, eta or unknown("stopped until a person says so"))
     return status
 
 
@@ -168,8 +173,6 @@ def _stage(fold: RunFold, dataset: DatasetFold, work: Work, storing: Storing, st
 def _totals(
     fold: RunFold,
     datasets: list[DatasetStatus],
-    works: dict[str, Work],
-    storings: dict[str, Storing],
     now: float,
     alive: bool,
 ) -> DatasetStatus:
@@ -208,7 +211,7 @@ def _totals(
         overrun_tokens=_sum([status.overrun_tokens for status in generated]),
         tokens_per_s=_rounded(_known_sum([status.tokens_per_s for status in generated])),
         tokens_per_s_run=_run_speed(fold, list(fold.datasets.values()), now, alive),
-        eta_s=_total_eta(fold, datasets, works, storings, now),
+        eta_s=None,
         length_pct=_rounded(100 * lengths / done) if done else None,
         truncated=lengths,
         finish_reasons=dict(sorted(reasons.items())),
@@ -216,25 +219,26 @@ def _totals(
     )
 
 
-def _total_eta(
-    fold: RunFold, datasets: list[DatasetStatus], works: dict[str, Work], storings: dict[str, Storing], now: float
-) -> float | None:
-    """All remaining tokens at the speed of the whole run: data sets share the servers, one after another or mixed."""
-    left = [status for status in datasets if status.eta_s != 0.0 and status.stage is not DatasetStage.HALTED]
-    if not left:
-        return 0.0 if datasets and all(status.eta_s == 0.0 for status in datasets) else None
-    if any(status.in_flight is None for status in left) or all(status.eta_s is None for status in left):
-        return None
-    since = fold.events.session_started_at
-    folds = list(fold.datasets.values())
-    remaining = _all([remaining_tokens(works[status.name]) for status in left])
-    speed = _sum([tokens_per_s(each.responses.history, now, since, ETA_WINDOW_S) for each in folds])
-    answering = eta_s(remaining, speed)
-    if not extracts(fold):
-        return _rounded(answering)
-    remaining = _all([tokens_to_store(storings[status.name]) for status in left])
-    speed = _sum([tokens_per_s(each.hidden.history, now, since, ETA_WINDOW_S) for each in folds])
-    return _rounded(longer(answering, eta_s(remaining, speed)))
+def _total_eta(datasets: list[DatasetStatus], eta: Eta) -> Eta:
+    """Return when the run is done, without the data sets that are stopped; not 0 while those are there."""
+    if datasets and all(status.eta_s == 0.0 for status in datasets):
+        return DONE
+    if eta.point == 0.0:
+        return unknown("what is left is stopped until a person says so")
+    return eta
+
+
+def _set_eta(status: DatasetStatus, eta: Eta) -> None:
+    status.eta_s, status.eta_low_s, status.eta_high_s = _rounded(eta.point), _rounded(eta.low), _rounded(eta.high)
+    status.eta_why = eta.why
+
+
+def _held(state: RunState, reason: str | None) -> str:
+    """Return why nothing comes."""
+    if state is RunState.STOPPED:
+        return NO_DAEMON
+    word = state.value if state in (RunState.STALLED, RunState.PAUSED) else "nothing can be sent"
+    return word if reason is None else f"{word}: {reason}"
 
 
 def _run_speed(fold: RunFold, datasets: list[DatasetFold], now: float, alive: bool) -> float | None:

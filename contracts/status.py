@@ -127,6 +127,12 @@ class DatasetStatus(msgspec.Struct, kw_only=True):
     """Over the time in which the run was running since the daemon's start."""
     eta_s: float | None
     """Until every answer is there and, where the run extracts, every hidden state is stored."""
+    eta_low_s: float | None = None
+    """In one case of ten it is done before that."""
+    eta_high_s: float | None = None
+    """In one case of ten it is done after that."""
+    eta_why: str | None = None
+    """Why there is no ``eta_s``."""
     length_pct: float | None
     """Share of responses that ended by length."""
     truncated: int

@@ -21,6 +21,7 @@ from daemon.open_files import most_connections, reserved
 from daemon.preparation import import_dataset, limits_of, tokenizer_of
 from daemon.prompts.index import PromptIndex
 from daemon.prompts.refusals import PromptError
+from daemon.prompts.response_import import check_responses
 from daemon.prompts.tokenizer import Tokenizer
 from daemon.request_ids import RequestIds
 from daemon.servers.info import proxy_note
@@ -199,6 +200,8 @@ def _dataset(
 ) -> Finding:
     try:
         imported = import_dataset(run, dataset, tokenizer) if importing else None
+        if dataset.responses is not None:
+            check_responses(run.path / dataset.responses, run.dataset(dataset.name))
         with PromptIndex.build(run.dataset(dataset.name).prompts, limits_of(config, probes)) as index:
             refusals = [*(imported.refusals if imported else []), *index.refusals]
             totals[dataset.name] = totals_of(index)

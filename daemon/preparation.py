@@ -19,6 +19,7 @@ from daemon.fold_keeper import catch_up
 from daemon.prompts.importer import ImportReport, import_prompts
 from daemon.prompts.index import PromptIndex, PromptLimits
 from daemon.prompts.refusals import PromptError, PromptRefusal, refusal_record
+from daemon.prompts.response_import import import_responses
 from daemon.prompts.tokenizer import Tokenizer, load_tokenizer
 from daemon.servers.probe import Probe
 from daemon.threads import in_thread
@@ -141,7 +142,32 @@ class Preparation:
                     f"{report.lines} {report.unit} of {report.source.name}",
                     dataset=dataset.name,
                 )
+        await self._import_responses()
         await catch_up(self._fold)
+
+    async def _import_responses(self) -> None:
+        """Take over responses of other runs, where run.toml names some and the data set has none yet."""
+        for dataset in self._config.datasets:
+            if dataset.responses is None or dataset.name in self._unusable:
+                continue
+            source, target = self._run.path / dataset.responses, self._run.dataset(dataset.name)
+            if source.resolve() == target.responses.resolve():
+                continue
+            try:
+                found = await in_thread(partial(import_responses, source, target, self._clock.now()))
+            except PromptError as error:
+                self._failed(error, dataset.name)
+                continue
+            if found.refusal is not None:
+                said = f"{dataset.name}: {found.refusal}"
+                self._events.emit(Severity.WARNING, "responses.kept", said, dataset=dataset.name)
+            elif found.done_now and found.report is not None:
+                self._events.emit(
+                    Severity.WARNING if found.report.refused else Severity.INFO,
+                    "responses.imported",
+                    f"{dataset.name}: {found.report}",
+                    dataset=dataset.name,
+                )
 
     async def read_prompts(self, limits: PromptLimits) -> dict[str, PromptIndex]:
         """Check every prompt and return the prompts of the data sets that can be used."""

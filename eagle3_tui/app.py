@@ -1,46 +1,61 @@
-"""The Textual app: feed in, screen out, keys to the daemon; the only way in is `run_app`."""
+"""The Textual app: feed in, screens out, keys to the daemon; the only way in is `run_app`."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from textual.app import App
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
+from textual.command import CommandPalette
+from textual.events import Resize
 from textual.timer import Timer
+from textual.widget import Widget
+from textual.worker import WorkerFailed
 
 from contracts.clock import Clock
-from contracts.commands import Command, Pause, Reply, Resume, Set
-from contracts.control_client import ControlError, send, socket_of
+from contracts.details.sample import SampleRef
 from contracts.exit_codes import ExitCode
 from contracts.monitor import Monitor
 from contracts.records import Severity
-from contracts.run_dir import RunDir
+from eagle3_tui import clipboard, crash
+from eagle3_tui.control import ALL, Control, Sender
+from eagle3_tui.dialogs.fields import Field
+from eagle3_tui.dialogs.form import FormDialog, Preview
 from eagle3_tui.feed.background import in_background
 from eagle3_tui.feed.state import Feed, Source
 from eagle3_tui.feed.watcher import Watcher
-from eagle3_tui.keys import KEYS, usable_keys
+from eagle3_tui.keys import APP_KEYS
+from eagle3_tui.mouse import mouse_is_taken, take_mouse
+from eagle3_tui.screens.causes import screen_for
+from eagle3_tui.screens.detail import bindings
+from eagle3_tui.screens.failures import FailuresScreen
 from eagle3_tui.screens.help import HelpScreen
+from eagle3_tui.screens.journal import JournalScreen
+from eagle3_tui.screens.main import MainScreen
+from eagle3_tui.screens.pages import Page, keys_of, selected_text
+from eagle3_tui.screens.palette import Actions
 from eagle3_tui.screens.run import RunScreen
-from eagle3_tui.terminal import Capabilities, detect, drop_output_to_nowhere, refusal
+from eagle3_tui.screens.sample import SampleScreen
+from eagle3_tui.screens.servers import ServersScreen
+from eagle3_tui.sending import sender_for
+from eagle3_tui.terminal import Capabilities, detect, drop_output_to_nowhere, refusal, with_theme
 from eagle3_tui.text import visible
+from eagle3_tui.view_files import write_view
 from eagle3_tui.widgets.look import look_for
 
 TICK_S: Final = 0.5
 """The screen is compared with the latest state this often, however much happens."""
 SAY_S: Final = 10.0
 """How long a sentence stays at the bottom."""
-CONTROL_TIMEOUT_S: Final = 5.0
-_HEARTBEATS_S: Final = 3.0
-"""So long after an accepted change the status may still show what was before."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-
-Sender = Callable[[Command], Reply]
 
 
 class Eagle3App(App[int], inherit_bindings=False):
@@ -58,9 +73,8 @@ class Eagle3App(App[int], inherit_bindings=False):
     CSS_PATH = "app.tcss"
     TITLE = "eagle3"
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(",".join(key.keys), key.action, key.help, show=False) for key in KEYS
-    ]
+    """Textual's own key would open it with Textual's own commands."""
+    BINDINGS: ClassVar[list[BindingType]] = bindings(APP_KEYS)
 
     def __init__(
         self,
@@ -73,28 +87,36 @@ class Eagle3App(App[int], inherit_bindings=False):
         clock: Clock | None = None,
     ) -> None:
         super().__init__(ansi_color=True)
-        self.theme = "ansi-dark"
         self.animation_level = "none"
+        self._capabilities = capabilities or detect()
+        self.look = look_for(self._capabilities)
+        self.theme = _textual_theme(self._capabilities)
+        self.set_class(not self.look.unicode, "-ascii")
         self.feed = Feed(source, clock or Clock())
+        self.control = Control(self, sender, read_only=read_only)
+        self.fault: BaseException | None = None
+        """What ended the app, where that was an error of its own."""
         self._watcher = Watcher(lambda: self.feed.folders)
-        self._sender = sender
-        self._read_only = read_only
-        self._look = look_for(capabilities or detect())
-        self._run_screen = RunScreen(self._look, read_only=read_only, farewell=farewell)
-        self._one_at_a_time = asyncio.Lock()
-        self._asked_concurrency: int | None = None
+        self.read_only = read_only
+        self._run_screen = MainScreen(self.look, read_only=read_only, farewell=farewell)
+        self._said_on: Page = self._run_screen
         self._silence: Timer | None = None
 
-    async def on_mount(self) -> None:
-        """Show the screen, then begin to read: the first paint waits for no disk."""
+    def on_load(self) -> None:
+        """Heed signals before anything of the terminal is changed."""
         if not self.is_headless:
             loop = asyncio.get_running_loop()
             for number in _SIGNALS:
                 loop.add_signal_handler(number, partial(self.leave, 128 + number))
+
+    async def on_mount(self) -> None:
+        """Show the screen, then begin to read: the first paint waits for no disk."""
         await self.push_screen(self._run_screen)
         self.run_worker(self._watcher.run(), group="feed", exit_on_error=True)
         self.run_worker(self._follow(), group="feed", exit_on_error=True)
         self.set_interval(TICK_S, self._show)
+        # What changed while another screen was open is shown at once.
+        self.screen_change_signal.subscribe(self, lambda _screen: self._show())
 
     async def _follow(self) -> None:
         """Read when something changed or the sweep is due, at most once a tick, and show it at once."""
@@ -107,117 +129,196 @@ class Eagle3App(App[int], inherit_bindings=False):
             await asyncio.sleep(max(begun + TICK_S - loop.time(), 0.0))
 
     def _show(self) -> None:
-        if self._run_screen.is_attached:
-            self._run_screen.show(self.feed.view())
+        """Show the latest view on the screen that is open; those below it follow when they come up again."""
+        screen = self.screen
+        if isinstance(screen, Page) and screen.is_attached:
+            screen.show(self.feed.view())
 
     def say(self, message: str, severity: Severity = Severity.INFO) -> None:
         """Show a sentence at the bottom for a while."""
-        self._run_screen.say(message, severity)
         if self._silence is not None:
             self._silence.stop()
-        self._silence = self.set_timer(SAY_S, partial(self._run_screen.say, None))
-
-    def action_pause(self) -> None:
-        """Ask the daemon to send nothing new."""
-        self._ask("pause", Pause())
-
-    def action_resume(self) -> None:
-        """Ask the daemon to go on."""
-        self._ask("resume", Resume())
-
-    def action_concurrency(self, direction: int) -> None:
-        """Ask for a tenth more or fewer requests at once, at least one; quick presses add up."""
-        if self._refused_read_only():
-            return
-        status = self.feed.view().status
-        known = self._asked_concurrency or (status.concurrency if status else None)
-        if known is None:
-            self.say("the concurrency is not known: no daemon has said it", Severity.WARNING)
-            return
-        wanted = stepped(known, direction)
-        self._asked_concurrency = wanted
-        self._ask(f"concurrency {wanted}", Set(concurrency=wanted))
-
-    def action_leave(self) -> None:
-        """Leave the screen; the daemon goes on."""
-        self.leave(int(ExitCode.OK))
+        page = self._page()
+        if page is not self._said_on:
+            self._said_on.say(None)
+        self._said_on = page
+        page.say(message, severity)
+        self._silence = self.set_timer(SAY_S, partial(page.say, None))
 
     def leave(self, return_code: int) -> None:
         """End the app; the thread that waits for file events is told first, since the process waits for it."""
         self._watcher.stop()
         self.exit(return_code=return_code)
 
-    async def action_help(self) -> None:
-        """Show the help."""
-        keys = usable_keys(read_only=self._read_only)
-        await self.push_screen(HelpScreen(self._look, keys, read_only=self._read_only))
+    def on_run_screen_opened(self, event: RunScreen.Opened) -> None:
+        """Go to the data set under the cursor, or to the cause of the alert."""
+        self.push_screen(screen_for(event.target, self.look, self.feed, self._ask))
 
-    def action_scroll_rows(self, direction: int) -> None:
-        """Move the data set table by a row."""
-        self._run_screen.table.scroll_relative(y=direction, animate=False)
+    def action_leave(self) -> None:
+        """Leave the screen; the daemon goes on."""
+        self.leave(int(ExitCode.OK))
 
-    def action_scroll_pages(self, direction: int) -> None:
-        """Move the data set table by what is shown of it."""
-        self._run_screen.table.scroll_relative(y=direction * self._run_screen.table.page_rows, animate=False)
+    def action_pause(self) -> None:
+        """Ask the daemon to send nothing new."""
+        self.control.pause()
 
-    def action_scroll_ends(self, direction: int) -> None:
-        """Move the data set table to its first or last row."""
-        table = self._run_screen.table
-        table.scroll_to(y=table.max_scroll_y if direction > 0 else 0, animate=False)
+    def action_resume(self) -> None:
+        """Ask the daemon to go on."""
+        self.control.resume()
 
-    def _refused_read_only(self) -> bool:
-        if self._read_only:
-            self.say("read only: this key would change the run; leave and start without --read-only", Severity.WARNING)
-        return self._read_only
+    def action_drain(self) -> None:
+        """Ask the daemon to end when what is open has finished."""
+        self.control.drain()
 
-    def _ask(self, what: str, command: Command) -> None:
-        if self._refused_read_only():
-            return
-        self.say(f"{what}: asking the daemon ...")
-        self.run_worker(self._answer(what, command), group="control")
+    def action_stop(self) -> None:
+        """Ask the daemon to end now."""
+        self.control.stop()
 
-    async def _answer(self, what: str, command: Command) -> None:
-        """Send a command and say what came of it, in the order of the keys."""
-        async with self._one_at_a_time:
-            if isinstance(command, Set) and command.concurrency != self._asked_concurrency:
-                return  # A later key wants another number: the daemon needs only that one.
-            done = False
-            try:
-                reply = await in_background(partial(self._sender, command))
-            except ControlError as error:
-                self.say(str(error), Severity.WARNING)
-            else:
-                done = reply.ok
-                outcome = reply.message or f"{what}: {'done' if reply.ok else 'refused'}"
-                self.say(outcome, Severity.INFO if reply.ok else Severity.WARNING)
-            if isinstance(command, Set) and done:
-                # The next key counts on from here; what is shown follows with the daemon's next heartbeats.
-                self.set_timer(_HEARTBEATS_S, partial(self._forget_asked, command.concurrency))
-            elif isinstance(command, Set):
-                self._forget_asked(command.concurrency)
+    def action_concurrency(self, direction: int) -> None:
+        """Ask for a tenth more or fewer requests at once."""
+        self.control.step_concurrency(direction)
 
-    def _forget_asked(self, concurrency: object) -> None:
-        if self._asked_concurrency == concurrency:
-            self._asked_concurrency = None
+    def action_concurrency_dialog(self) -> None:
+        """Ask for a number of requests at once."""
+        self.control.concurrency_dialog()
+
+    def action_target_dialog(self) -> None:
+        """Ask for a token target of the selected data set, or of another."""
+        self.control.target_dialog(self._dataset())
+
+    def action_retry_dialog(self) -> None:
+        """Ask what shall be tried again."""
+        self.control.retry_dialog()
+
+    def action_failures(self) -> None:
+        """Show what failed."""
+        self.push_screen(FailuresScreen(self.look, self.feed, None, self._ask))
+
+    def action_journal(self) -> None:
+        """Show events and log."""
+        self.push_screen(JournalScreen(self.look, self.feed))
+
+    def action_servers(self) -> None:
+        """Show the servers."""
+        self.push_screen(ServersScreen(self.look, self.feed))
+
+    def action_go(self) -> None:
+        """Ask for a sample's id and show the sample."""
+        self.run_worker(self._go(), group="dialog")
+
+    def action_help(self) -> None:
+        """Show the help of the open screen."""
+        self.push_screen(HelpScreen(self.look, keys_of(self.screen), read_only=self.read_only))
+
+    def action_commands(self) -> None:
+        """Open the command palette."""
+        self.push_screen(CommandPalette(providers=[Actions], placeholder="words of a command"))
+
+    async def action_copy(self) -> None:
+        """Copy what is selected, or the text of the screen where nothing can be."""
+        text = clipboard.clean(selected_text(self.screen) or self._text())
+        in_tmux = await in_background(partial(clipboard.to_tmux, text))
+        if not in_tmux and self._driver is not None:
+            self._driver.write(clipboard.sequence(text))
+        where = "clipboard, and tmux buffer (prefix ])" if in_tmux else "clipboard, where the terminal allows it"
+        self.say(f"copied {len(text):,} characters to the {where}: {text}")
+
+    async def action_export(self) -> None:
+        """Write the screen as SVG, text and JSON into the current folder."""
+        view, name = self.feed.view(), type(self.screen).__name__.removesuffix("Screen").lower()
+        run = "run" if view.status is None else view.status.run
+        picture, text, now = self.export_screenshot(title=f"eagle3 {run}"), self._text(), Clock().now()
+        write = partial(write_view, Path.cwd(), run, name, now, picture, text, view.status)
+        try:
+            paths = await in_background(write)
+        except OSError as error:
+            self.say(f"{error.filename}: cannot be written: {error.strerror or error}", Severity.WARNING)
+        else:
+            self.say(f"written: {paths[0]} and {', '.join(path.suffix for path in paths[1:])}")
+
+    def action_mouse(self) -> None:
+        """Leave the mouse to the terminal, or take it back."""
+        taken = not mouse_is_taken(self)
+        take_mouse(self, taken)
+        self.say("the mouse is used here again" if taken else "the mouse is the terminal's: select and copy with it")
+
+    def action_theme(self) -> None:
+        """Change between colours for a dark and for a light background."""
+        self._capabilities = replace(self._capabilities, light=not self._capabilities.light)
+        self.look.become(look_for(self._capabilities))
+        self.theme = _textual_theme(self._capabilities)
+        for screen in self.screen_stack:
+            for part in screen.query(Widget):
+                part.post_message(Resize(part.size, part.virtual_size))
+        self.say(f"colours for a {'light' if self._capabilities.light else 'dark'} background")
+
+    @property
+    def _ask(self) -> Any:
+        """For screens that may send commands; None with ``--read-only``: they then offer none."""
+        return None if self.read_only else self.control.ask
+
+    async def _go(self) -> None:
+        fields = [
+            Field("sample id", hint="as the files have it"),
+            Field("data set", (ALL, *self.feed.view().dataset_names)),
+        ]
+        ref = await self.push_screen_wait(FormDialog(self.look, "Go to a sample", fields, _sample_preview, "go"))
+        if ref is not None:
+            self.push_screen(SampleScreen(self.look, self.feed, ref, self._ask))
+
+    def _page(self) -> Page:
+        """The topmost screen that is not a dialog."""
+        return next((one for one in reversed(self.screen_stack) if isinstance(one, Page)), self._run_screen)
+
+    def _dataset(self) -> str | None:
+        """The data set under the main screen's cursor."""
+        selected = self._run_screen.selected
+        return None if selected is None else selected.dataset
+
+    def _text(self) -> str:
+        """The open screen as text."""
+        lines = self.screen._compositor.render_strips()
+        return "\n".join(strip.text.rstrip() for strip in lines) + "\n"
+
+    def _handle_exception(self, error: Exception) -> None:
+        self.fault = error.error if isinstance(error, WorkerFailed) else error
+        super()._handle_exception(error)
+
+    def _fatal_error(self) -> None:
+        """End quietly: the terminal is given back first, then `run_app` says what happened."""
+        self._watcher.stop()
+        self._close_messages_no_wait()
 
 
-def stepped(concurrency: int, direction: int) -> int:
-    """Return the concurrency a tenth (at least one) up or down, never below one."""
-    return max(concurrency + direction * max(round(concurrency / 10), 1), 1)
+def _textual_theme(capabilities: Capabilities) -> str:
+    return "ansi-light" if capabilities.light else "ansi-dark"
 
 
-def run_app(path: Path, *, read_only: bool = False, mouse: bool = True, farewell: bool = True) -> int:
+def _sample_preview(values: Sequence[str]) -> Preview[SampleRef]:
+    key, name = values[0].strip(), values[1]
+    if not key:
+        return Preview(None, ("The id of a sample is needed.",))
+    return Preview(
+        SampleRef(None if name == ALL else name, key),
+        ("It is looked for in prompts, answers, failures and hidden states.",),
+    )
+
+
+def run_app(
+    path: Path, *, read_only: bool = False, mouse: bool = True, theme: str = "auto", farewell: bool = True
+) -> int:
     """Show a run until the person leaves.
 
     Args:
         path: A run directory, or a foreign folder.
         read_only: Refuse keys that change the run.
         mouse: Take the mouse; without, the terminal's own selection works.
+        theme: One of `eagle3_tui.terminal.THEMES`.
         farewell: Say after leaving that the daemon goes on and how to stop it; not where the caller ends it.
 
     Returns:
-        The exit code of the process: 0 after leaving, 128 + n after signal n, 2 without a fit terminal, not 0 after a
-        crash.
+        The exit code of the process: 0 after leaving, 128 + n after signal n, 1 after a crash,
+        2 without a fit terminal.
 
     Raises:
         contracts.fold.run.NotARunError: The folder is not a run and holds no data sets.
@@ -227,15 +328,20 @@ def run_app(path: Path, *, read_only: bool = False, mouse: bool = True, farewell
     if why_not is not None:
         print(f"eagle3 tui: {why_not} {visible(path)}", file=sys.stderr)
         return ExitCode.USAGE
-    run = RunDir(path)
-
-    def sender(command: Command) -> Reply:
-        return send(socket_of(run), command, CONTROL_TIMEOUT_S, run=path)
-
-    app = Eagle3App(Monitor(path), sender, read_only=read_only, farewell=farewell)
+    app = Eagle3App(
+        Monitor(path),
+        sender_for(path),
+        capabilities=with_theme(detect(), theme),
+        read_only=read_only,
+        farewell=farewell,
+    )
     app.run(mouse=mouse)
+    # Else the interpreter looks through everything once more before it drops it: longer than all the rest of leaving.
+    gc.freeze()
     drop_output_to_nowhere((sys.stdout, sys.stderr))
-    status = app.feed.view().status
+    if app.fault is not None:
+        print(f"eagle3 tui: {crash.report(app.fault, visible(path))}", file=sys.stderr)
+    status = app.feed.view().status if app.fault is None else None
     if farewell and app.return_code == ExitCode.OK and status is not None and status.daemon.alive:
         print(f"the daemon goes on; stop it with: eagle3 stop {visible(path)}")
     return app.return_code or 0

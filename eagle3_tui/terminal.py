@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol, TextIO
 
 TOO_SMALL: Final = (40, 12)
 """Below this many columns or lines only a short form is shown."""
 DEFAULT_SIZE: Final = (80, 24)
 """What a terminal that reports no size (0x0) is taken for."""
+
+
+_LIGHT_BACKGROUNDS: Final = ("7", "9", "10", "11", "12", "13", "14", "15")
+"""Of the sixteen colours; white and the bright ones."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +103,19 @@ class Capabilities:
 
     unicode: bool = True
     color: bool = True
+    light: bool = False
+    """Its background is light."""
+    exact: bool = False
+    """Colours of our own (24 bits) instead of the terminal's sixteen."""
 
     @property
     def signs(self) -> Signs:
         """The signs that can be shown."""
         return UNICODE_SIGNS if self.unicode else ASCII_SIGNS
+
+
+THEMES: Final = ("auto", "dark", "light", "dark-exact", "light-exact")
+"""What ``--theme`` takes: the background, and whether our own colours are used instead of the terminal's sixteen."""
 
 
 class _Stream(Protocol):
@@ -116,12 +128,24 @@ def detect(environ: Mapping[str, str] = os.environ, encoding: str | None = None)
     Args:
         environ: The environment. The locale's variables count, not what Python made of them: it turns the C locale into
             UTF-8 for itself, which says nothing about the terminal. NO_COLOR, if not empty, asks for no colour.
+            COLORFGBG, which some terminals set, names the colours of text and background: ``0;15`` is light.
         encoding: Of the stream that is drawn on; None: that of standard error, where Textual draws.
     """
     locale = next((environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name)), "")
     if encoding is None:
         encoding = getattr(sys.__stderr__, "encoding", None) or ""
-    return Capabilities(unicode=_is_utf8(locale) and _is_utf8(encoding), color=not environ.get("NO_COLOR"))
+    return Capabilities(
+        unicode=_is_utf8(locale) and _is_utf8(encoding),
+        color=not environ.get("NO_COLOR"),
+        light=environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT_BACKGROUNDS,
+    )
+
+
+def with_theme(capabilities: Capabilities, theme: str) -> Capabilities:
+    """Return what the terminal can show with the colours that one of `THEMES` asks for."""
+    background, _, exact = theme.partition("-")
+    light = capabilities.light if background == "auto" else background == "light"
+    return replace(capabilities, light=light, exact=bool(exact))
 
 
 def refusal(streams: Mapping[str, _Stream | None], environ: Mapping[str, str] = os.environ) -> str | None:

@@ -15,10 +15,10 @@ from contracts.fold.run import RunFold
 from contracts.journal.tail import Tail
 from contracts.run_dir import RESPONSES
 
-LATEST: Final = 200
+LATEST: Final = 100
 """Records that are listed."""
-STEPS: Final = 120
-"""Of the rate history: as many as a wide screen has cells for."""
+STEPS: Final = 60
+"""Of the rate history, unless the screen wants another number."""
 
 
 class FailedClass(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class DatasetDetail(msgspec.Struct, frozen=True):
     folder: str
     lengths: LengthSteps | None
     rates: tuple[tuple[float | None, ...], ...]
-    """Tokens a second in `STEPS` steps, one row for each of `contracts.details.rates.SPANS`."""
+    """Tokens a second in equal steps, one row for each of `contracts.details.rates.SPANS`."""
     latest: tuple[Record, ...]
     """The newest first."""
     failed: tuple[FailedClass, ...]
@@ -58,8 +58,14 @@ class DatasetDetail(msgspec.Struct, frozen=True):
     nameless: int
 
 
-def dataset_detail(fold: RunFold, now: float, name: str) -> DatasetDetail | None:
+def dataset_detail(fold: RunFold, now: float, name: str, steps: int = STEPS) -> DatasetDetail | None:
     """Return what is known of a data set; None when the run has none of that name.
+
+    Args:
+        fold: Of the run.
+        now: The present.
+        name: Of the data set.
+        steps: Of the rate history.
 
     Raises:
         OSError: Its response file cannot be read.
@@ -73,7 +79,7 @@ def dataset_detail(fold: RunFold, now: float, name: str) -> DatasetDetail | None
         name=name,
         folder=str(dataset.folder.path),
         lengths=length_steps(responses.lengths),
-        rates=tuple(rate_steps(responses.history, now, span, STEPS) for _, span in SPANS),
+        rates=tuple(rate_steps(responses.history, now, span, steps) for _, span in SPANS),
         latest=latest,
         failed=tuple(_failed(dataset)),
         checks=dict(sorted(failures.checks.items())),

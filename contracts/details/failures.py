@@ -23,6 +23,8 @@ _BLOCKS: Final = 8 * 1024 * 1024
 _LINES: Final = 20_000
 _VARYING: Final = re.compile(r"e3\.[A-Za-z0-9._-]+|\b[0-9a-f]{8,}\b|[0-9]+")
 """Parts of a message that differ from sample to sample: our request ids, hashes, numbers."""
+_SKELETON: Final = str.maketrans("", "", "0123456789abcdef")
+"""Takes out what numbers and hashes are made of: quick, and as good to tell thousands of messages apart."""
 
 IN_RESPONSES: Final = "in responses"
 """Class of failures that another tool wrote into its response file."""
@@ -166,7 +168,7 @@ def _sampled(
     counts: dict[tuple[FailureClass, str], list[int]] = {}
     newest: dict[tuple[FailureClass, str], SampleFailure] = {}
     for key, failure in failures:
-        kind = failure.error, message_form(failure.message)
+        kind = failure.error, failure.message.translate(_SKELETON)
         count = counts.setdefault(kind, [0, 0, 0])
         if key in solved:
             count[2] += 1
@@ -175,8 +177,9 @@ def _sampled(
             count[1] += failure.next is NextStep.RETRY
         if kind not in newest or newest[kind].at <= failure.at:
             newest[kind] = failure
-    for (error, form), (unsolved, retrying, done) in counts.items():
-        last = newest[error, form]
+    for (error, skeleton), (unsolved, retrying, done) in counts.items():
+        last = newest[error, skeleton]
+        form = message_form(last.message)
         yield FailureGroup(stage, error, form, last.message, (name,), unsolved, retrying, done, last.at, last.check)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from contracts.details.windows import BLOCK, Line, Searched, lines_after, lines_before, search, search_back
+from contracts.details.windows import BLOCK, Line, Searched, lines_after, lines_before, matching, search, search_back
 from contracts.fold.run import RunFold
 from contracts.records import Event, Severity
 from contracts.run_dir import RunDir
@@ -159,13 +159,13 @@ def find(fold: RunFold, now: float, which: str, text: str, place: int, backwards
         OSError: The file cannot be read.
     """
     path = journal_path(fold.run, which)
-    pattern = _pattern(text)
+    finder = matching(_pattern(text))
     while True:
         found: Searched
         if backwards:
-            found = search_back(path, pattern, place)
+            found = search_back(path, finder, place)
         else:
-            found = search(path, pattern, place, _end_at(path, which, now), 1)
+            found = search(path, finder, place, _end_at(path, which, now), 1)
         for line in found.hits:
             entries = _entries([line], which, least)
             if entries and text.casefold() in _said(entries[0]).casefold():

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from contracts.details.latest import Record, record_of
-from contracts.details.windows import SEARCHED, Line, line_at, search
+from contracts.details.windows import SEARCHED, Finder, Line, line_at, matching, search
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.failures import SampleFailure
 from contracts.fold.run import RunFold
@@ -119,14 +119,19 @@ def look_up(fold: RunFold, now: float, lookup: Lookup) -> Lookup:
     return msgspec.structs.replace(lookup, dataset=lookup.dataset + 1, file=0, place=0, found={})
 
 
-def id_pattern(key: str) -> re.Pattern[bytes]:
-    """Return what finds lines that may name a sample: its id as JSON, in any spelling, after a key of ids."""
+def id_finder(key: str) -> Finder:
+    """Return what finds lines that may name a sample: its id as a JSON text in any spelling, or as a number."""
     forms = {json.dumps(key).encode(), json.dumps(key, ensure_ascii=False).encode("utf-8", "surrogatepass")}
     forms |= {form.replace(b"/", b"\\/") for form in forms}
-    ways = [re.escape(form) for form in sorted(forms)]
+    ways = [_finding(form) for form in sorted(forms)]
     if re.fullmatch(r"0|-?[1-9][0-9]*", key):
-        ways.append(key.encode() + rb"(?![0-9.eE])")
-    return re.compile(rb'"(?:' + _ID_KEYS + rb')" ?: ?(?:' + b"|".join(ways) + b")")
+        # Among ids such a number is everywhere, so only behind a key that holds names.
+        ways.append(matching(re.compile(rb'"(?:' + _ID_KEYS + rb')" ?: ?' + key.encode() + rb"(?![0-9.eE])")))
+    return lambda block, place: min((found for way in ways if (found := way(block, place)) >= 0), default=-1)
+
+
+def _finding(text: bytes) -> Finder:
+    return lambda block, place: block.find(text, place)
 
 
 def _candidates(fold: RunFold, ref: SampleRef) -> list[str]:
@@ -157,17 +162,17 @@ def _step(dataset: DatasetFold, lookup: Lookup, most_bytes: int) -> tuple[Lookup
     assert key is not None
     position = dataset.tails[name].position
     end = None if position is None else position.offset
-    found = search(dataset.folder.path / name, id_pattern(key), lookup.place, end, 1 << 30, most_bytes)
+    found = search(dataset.folder.path / name, id_finder(key), lookup.place, end, 1 << 30, most_bytes)
     lines = (*lookup.found.get(name, ()), *(line for line in found.hits if _names(line.text, name, key)))
     # One response and one prompt are enough; of attempts and index records all are wanted.
     enough = bool(lines) and name in (RESPONSES, PROMPTS)
+    read = found.next - lookup.place
     lookup = msgspec.structs.replace(
         lookup,
         found={**lookup.found, name: lines[-_ATTEMPTS:]},
         place=found.next,
-        searched=lookup.searched + found.next - lookup.place,
+        searched=lookup.searched + read,
     )
-    read = found.next - lookup.place
     if found.done or enough:
         lookup = msgspec.structs.replace(lookup, file=lookup.file + 1, place=0)
     return lookup, read

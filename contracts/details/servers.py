@@ -14,6 +14,9 @@ from contracts.records import Event, ServerReading, ServerSample, Severity
 KEPT: Final = 40
 """Events of a server that are listed."""
 _RECENT: Final = 600
+_STEP_S: Final = 10.0
+_EVENTS_BYTES: Final = 4 * 1024 * 1024
+"""Of the newest events, searched for those of servers: the last few hundred may all be about something else."""
 _ABOUT_BYTES: Final = 64 * 1024
 _ABOUTS: Final = 64
 """Files that are read at most: each start of a scheduler leaves one."""
@@ -58,7 +61,8 @@ class ServerDetail(msgspec.Struct, frozen=True):
     abouts: tuple[About, ...]
     """Of its newest start."""
     rates: tuple[tuple[float, float | None], ...]
-    """(when, tokens a second as the server says), the oldest first; about the last ten minutes."""
+    """(when, mean of the tokens a second that the server says) in steps of ten seconds, the oldest first; about the
+    last ten minutes."""
 
 
 class ServersDetail(msgspec.Struct, frozen=True):
@@ -74,6 +78,8 @@ class ServersDetail(msgspec.Struct, frozen=True):
     """0-based output ids of run.toml; empty: nothing is captured."""
 
 
+_SERVER: Final = b'"server.'
+_EVENT: Final = msgspec.json.Decoder(Event)
 _ABOUT: Final = msgspec.json.Decoder(About)
 _SAMPLE: Final = msgspec.json.Decoder(ServerSample)
 
@@ -82,20 +88,21 @@ def servers_detail(fold: RunFold, now: float) -> ServersDetail:
     """Return what is known of every server that run.toml or telemetry names.
 
     Raises:
-        OSError: The telemetry cannot be read.
+        OSError: Events or telemetry cannot be read.
     """
     config = fold.config
     configured = [] if config is None else [server.url.rstrip("/") for server in config.servers]
     sample = fold.telemetry.server
     readings = {} if sample is None else {reading.url.rstrip("/"): reading for reading in sample.servers}
     urls = list(dict.fromkeys([*configured, *readings]))
-    history = _rates(fold, now)
+    history, events = _rates(fold, now), _events(fold, now)
     extracts = config is not None and config.extracts
     folder = Path(config.extract.dump_dir) if config is not None and extracts else None
     abouts, trouble = _abouts(folder) if folder is not None else ([], None)
     return ServersDetail(
         servers=tuple(
-            _server(fold, url, readings.get(url), url in configured, abouts, history.get(url, ())) for url in urls
+            _server(url, readings.get(url), url in configured, events.get(url, []), abouts, history.get(url, ()))
+            for url in urls
         ),
         sampling={} if config is None else dict(config.sampling),
         dump_dir=None if folder is None else str(folder),
@@ -105,15 +112,13 @@ def servers_detail(fold: RunFold, now: float) -> ServersDetail:
 
 
 def _server(
-    fold: RunFold,
     url: str,
     reading: ServerReading | None,
     configured: bool,
+    own: list[Event],
     abouts: list[About],
     rates: tuple[tuple[float, float | None], ...],
 ) -> ServerDetail:
-    own = [event for event in fold.events.last if event.kind.startswith("server.") and _server_of(event) == url]
-    own.reverse()
     arguments: dict[str, Any] = {}
     findings: list[Event] = []
     for event in own:
@@ -136,9 +141,21 @@ def _server(
     )
 
 
-def _server_of(event: Event) -> str | None:
-    url = event.data.get("server")
-    return url.rstrip("/") if isinstance(url, str) else None
+def _events(fold: RunFold, now: float) -> dict[str, list[Event]]:
+    """Return what happened to each server, the newest first."""
+    window = lines_before(fold.run.events, None, 1 << 30, _EVENTS_BYTES)
+    found: dict[str, list[Event]] = {}
+    for line in reversed(window.lines):
+        if _SERVER not in line.text:
+            continue
+        try:
+            event = _EVENT.decode(line.text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue  # counted and shown as unreadable, by the fold
+        url = event.data.get("server")
+        if isinstance(url, str) and event.kind.startswith("server.") and event.at <= now + 1.0:
+            found.setdefault(url.rstrip("/"), []).append(event)
+    return found
 
 
 def _newest(abouts: list[About]) -> tuple[About, ...]:
@@ -169,14 +186,20 @@ def _abouts(folder: Path) -> tuple[list[About], str | None]:
 
 
 def _rates(fold: RunFold, now: float) -> dict[str, tuple[tuple[float, float | None], ...]]:
-    window = lines_before(fold.run.telemetry_file("server"), None, _RECENT, 256 * 1024)
-    found: dict[str, list[tuple[float, float | None]]] = {}
+    window = lines_before(fold.run.telemetry_file("server"), None, _RECENT, 512 * 1024)
+    found: dict[str, dict[int, list[float]]] = {}
     for line in window.lines:
         try:
             sample = _SAMPLE.decode(line.text)
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue  # the fold says so when it is the newest
-        if now - _RECENT <= sample.at <= now + 1.0:
-            for reading in sample.servers:
-                found.setdefault(reading.url.rstrip("/"), []).append((sample.at, reading.tokens_per_s))
-    return {url: tuple(rates) for url, rates in found.items()}
+        if not now - _RECENT <= sample.at <= now + 1.0:
+            continue
+        for reading in sample.servers:
+            step = found.setdefault(reading.url.rstrip("/"), {}).setdefault(int(sample.at // _STEP_S), [])
+            if reading.tokens_per_s is not None:
+                step.append(reading.tokens_per_s)
+    return {
+        url: tuple((step * _STEP_S, sum(rates) / len(rates) if rates else None) for step, rates in steps.items())
+        for url, steps in found.items()
+    }

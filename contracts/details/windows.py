@@ -1,4 +1,4 @@
-"""Some whole lines of a large file: the last ones, those around a place, those that hold a pattern.
+"""Some whole lines of a large file: the last ones, those around a place, those in which something is found.
 
 A file is never read as a whole. Each function states how much it reads at most, so that a day of journals costs a
 screen no more than a minute of them.
@@ -23,6 +23,8 @@ SEARCHED: Final = 32 * 1024 * 1024
 _LONGEST: Final = 256 * 1024 * 1024
 
 Result = TypeVar("Result")
+Finder = Callable[[bytes, int], int]
+"""(block of whole lines, place) -> where the next match begins at or behind the place; -1: there is none."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +88,12 @@ def lines_after(path: Path, start: int, count: int, most_bytes: int = WINDOW) ->
     return _opened(path, lambda file, size: _after(file, size, start, count, most_bytes), Window((), 0, 0, 0))
 
 
-def search(
-    path: Path, pattern: re.Pattern[bytes], start: int, end: int | None, hits: int, most_bytes: int = SEARCHED
-) -> Searched:
-    """Return the lines that hold a pattern, from a place on.
+def search(path: Path, finder: Finder, start: int, end: int | None, hits: int, most_bytes: int = SEARCHED) -> Searched:
+    """Return the lines in which something is found, from a place on.
 
     Args:
         path: The file.
-        pattern: Looked for in whole blocks: it must match no newline.
+        finder: Looks in whole blocks; what it finds holds no newline.
         start: Where a line begins.
         end: Where to stop; None: at the end of the file.
         hits: Stop after so many.
@@ -107,7 +107,7 @@ def search(
         found: list[Line] = []
         stop = size if end is None else min(end, size)
         for offset, block in _blocks(file, start, stop):
-            for line in _matching(block, offset, pattern):
+            for line in _matching(block, offset, finder):
                 found.append(line)
                 if len(found) == hits:
                     return Searched(tuple(found), line.offset + len(line.text) + 1, done=False)
@@ -118,8 +118,8 @@ def search(
     return _opened(path, read, Searched((), start, done=True))
 
 
-def search_back(path: Path, pattern: re.Pattern[bytes], end: int | None, most_bytes: int = SEARCHED) -> Searched:
-    """Return the last line before a place that holds a pattern; as `search`, backwards, one hit.
+def search_back(path: Path, finder: Finder, end: int | None, most_bytes: int = SEARCHED) -> Searched:
+    """Return the last line before a place in which something is found; as `search`, backwards, one hit.
 
     Raises:
         OSError: The file cannot be read.
@@ -133,7 +133,7 @@ def search_back(path: Path, pattern: re.Pattern[bytes], end: int | None, most_by
                 break
             block = b"\n".join(line.text for line in window.lines) + b"\n"
             hit = None
-            for hit in _matching(block, window.start, pattern):  # noqa: B007 - the last of them is wanted
+            for hit in _matching(block, window.start, finder):  # noqa: B007 - the last of them is wanted
                 pass
             if hit is not None:
                 return Searched((hit,), hit.offset, done=False)
@@ -144,6 +144,16 @@ def search_back(path: Path, pattern: re.Pattern[bytes], end: int | None, most_by
         return Searched((), 0, done=True)
 
     return _opened(path, read, Searched((), 0, done=True))
+
+
+def matching(pattern: re.Pattern[bytes]) -> Finder:
+    """Return what finds a pattern."""
+
+    def find(block: bytes, place: int) -> int:
+        match = pattern.search(block, place)
+        return -1 if match is None else match.start()
+
+    return find
 
 
 def line_at(path: Path, offset: int) -> bytes | None:
@@ -237,11 +247,11 @@ def _blocks(file: int, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
             length *= 2
 
 
-def _matching(block: bytes, offset: int, pattern: re.Pattern[bytes]) -> Iterator[Line]:
-    """Yield the lines of a block that hold a pattern, each once."""
+def _matching(block: bytes, offset: int, finder: Finder) -> Iterator[Line]:
+    """Yield the lines of a block in which something is found, each once."""
     place = 0
-    while (match := pattern.search(block, place)) is not None:
-        begin = block.rfind(b"\n", 0, match.start()) + 1
-        end = block.find(b"\n", match.end())
+    while (match := finder(block, place)) >= 0:
+        begin = block.rfind(b"\n", 0, match) + 1
+        end = block.find(b"\n", match)
         yield Line(offset + begin, block[begin:end])
         place = end + 1

@@ -18,7 +18,7 @@ from contracts.fold.dataset import DatasetFold, DatasetState
 from contracts.journal.tail import Position, Tail
 from contracts.run_dir import FAILURES, HIDDEN_STATES, PROMPTS, RESPONSES
 
-VERSION: Final = 6
+VERSION: Final = 7
 """Raised whenever any fold counts differently than before."""
 
 _SAMPLES: Final = 16

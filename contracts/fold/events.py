@@ -9,6 +9,7 @@ import msgspec
 
 from contracts.commands import DEFAULT
 from contracts.fold.lines import decoded_lines
+from contracts.fold.marks import Marks
 from contracts.fold.places import Places
 from contracts.records import Event
 
@@ -47,6 +48,7 @@ class EventFold:
     def _clear(self) -> None:
         self.lines = 0
         self.last: deque[Event] = deque(maxlen=KEPT)
+        self.marks = Marks()
         self.unreadable = Places()
         self.first_started_at: float | None = None
         self.session_started_at: float | None = None
@@ -85,6 +87,8 @@ class EventFold:
         """Apply one event."""
         self.last.append(event)
         if event.kind == STARTED:
+            if self.first_started_at is not None:
+                self.marks.restarted(event)
             self.first_started_at = event.at if self.first_started_at is None else self.first_started_at
             self.session_started_at, self.session_stopped_at = event.at, None
             self.paused_s, self.paused_at, self.resumed_at = 0.0, None, None
@@ -93,6 +97,7 @@ class EventFold:
         elif event.kind == STOPPED:
             self.session_stopped_at = event.at
         elif event.kind == PAUSED:
+            self.marks.paused(event)
             self.paused_at = event.at if self.paused_at is None else self.paused_at
         elif event.kind == RESUMED and self.paused_at is not None:
             self.paused_s += max(event.at - self.paused_at, 0.0)
@@ -107,8 +112,10 @@ class EventFold:
         elif event.kind == SET:
             self._set(event.at, event.data)
         elif event.kind == ALERT_RAISED:
+            self.marks.alerted(event)
             self.open_alerts[alert_key(str(event.data.get("code")), event.dataset)] = event.at
         elif event.kind in ALERT_OF:
+            self.marks.alerted(event)
             self.open_alerts[alert_key(ALERT_OF[event.kind], event.dataset)] = event.at
         elif event.kind == ALERT_CLEARED:
             self.open_alerts.pop(alert_key(str(event.data.get("code")), event.dataset), None)

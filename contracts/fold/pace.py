@@ -1,4 +1,4 @@
-"""At what pace answers came: sums over stretches of ten seconds, and of ten minutes for what is longer ago.
+"""At what pace answers came: sums over stretches of ten seconds, and longer ones for what is longer ago.
 
 Coarser than `contracts.fold.history`, so that a whole run can be gone through at every status, and with the time that
 requests were open: tokens over request seconds is the speed of one request, which no pause, outage or restart
@@ -14,9 +14,11 @@ from typing import Final
 import msgspec
 
 STRETCH_S: Final = 10
-LONG_S: Final = 600
-_KEPT: Final = 180
+LONG_S: Final = 300
+_KEPT: Final = 60
 _MOST: Final = 2 * _KEPT
+_MOST_LONG: Final = 96
+"""Of more, each two become one: the longer a run, the longer its stretches."""
 
 
 class Stretch(msgspec.Struct, array_like=True):
@@ -42,6 +44,8 @@ class Pace(msgspec.Struct):
 
     short: dict[int, Stretch] = {}
     long: dict[int, Stretch] = {}
+    long_s: int = LONG_S
+    """Width of the long ones."""
 
     def add(self, at: float, responses: int, tokens: int, timed_tokens: int, open_ms: int) -> None:
         """Add what was finished at a time."""
@@ -57,8 +61,12 @@ class Pace(msgspec.Struct):
         keep_from = max(self.short) - _KEPT
         for number in [number for number in self.short if number < keep_from]:
             old = self.short.pop(number)
-            into = self.long.setdefault(number * STRETCH_S // LONG_S, Stretch())
-            into.add(old.responses, old.tokens, old.timed_tokens, old.open_ms)
+            _merge(self.long, number * STRETCH_S // self.long_s, old)
+        while len(self.long) > _MOST_LONG:
+            self.long_s *= 2
+            narrow, self.long = self.long, {}
+            for number, old in narrow.items():
+                _merge(self.long, number // 2, old)
 
     def spans(self, since: float) -> Iterator[tuple[int, int, Stretch]]:
         """Yield (start, width, sums) of the stretches that begin at ``since`` or later, in no order."""
@@ -66,7 +74,11 @@ class Pace(msgspec.Struct):
         for number, stretch in self.short.items():
             if number >= first:
                 yield number * STRETCH_S, STRETCH_S, stretch
-        first = math.ceil(since / LONG_S)
+        first = math.ceil(since / self.long_s)
         for number, stretch in self.long.items():
             if number >= first:
-                yield number * LONG_S, LONG_S, stretch
+                yield number * self.long_s, self.long_s, stretch
+
+
+def _merge(stretches: dict[int, Stretch], number: int, old: Stretch) -> None:
+    stretches.setdefault(number, Stretch()).add(old.responses, old.tokens, old.timed_tokens, old.open_ms)

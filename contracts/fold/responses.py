@@ -89,7 +89,9 @@ class ResponseFold(msgspec.Struct):
     """Lines whose count differs from their number of ids. They are counted by what they state."""
     history: History = msgspec.field(default_factory=History)
     lengths: Lengths = msgspec.field(default_factory=Lengths)
-    """Of the responses that state a completion count."""
+    """Of the responses that state a completion count, in tokens."""
+    times: Lengths = msgspec.field(default_factory=Lengths)
+    """For how long their requests were open, in tenths of a second; of those that say it."""
     pace: Pace = msgspec.field(default_factory=Pace)
     """Of the responses that state a count and when they were finished."""
     think_missing: int = 0
@@ -138,6 +140,7 @@ class ResponseFold(msgspec.Struct):
         bucket = Bucket()
         responses_in = tokens_in = timed_in = open_in = 0  # of it, not yet added
         seen: list[int] = []
+        took: list[int] = []
         position = 0
         while position < end:
             lines += 1
@@ -197,7 +200,8 @@ class ResponseFold(msgspec.Struct):
             started = record.started_at
             if started is not None and 0.0 < started <= at < started + _LONGEST_S:
                 timed_in += tokens
-                open_in += int((at - started) * 1000.0)
+                open_in += (open_ms := int((at - started) * 1000.0))
+                took.append(open_ms // 100)
             if reason == "length":
                 bucket.lengths += 1
             if record.think_end is False:
@@ -208,6 +212,7 @@ class ResponseFold(msgspec.Struct):
             bucket.tokens += tokens_in
             self.pace.add(begin, responses_in, tokens_in, timed_in, open_in)
         self.lengths.add(seen)
+        self.times.add(took)
         self.lines = lines
         self.unchecked += sum(reasons.values()) if every > 1 else 0
         self.duplicates += duplicates
@@ -294,7 +299,9 @@ class ResponseFold(msgspec.Struct):
     def _keep_pace(self, fact: ResponseFact, at: float, tokens: int) -> None:
         started = fact.started_at
         if started is not None and 0.0 < started <= at < started + _LONGEST_S:
-            self.pace.add(at, 1, tokens, tokens, int((at - started) * 1000.0))
+            open_ms = int((at - started) * 1000.0)
+            self.pace.add(at, 1, tokens, tokens, open_ms)
+            self.times.add([open_ms // 100])
         else:
             self.pace.add(at, 1, tokens, 0, 0)
 

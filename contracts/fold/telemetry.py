@@ -1,4 +1,4 @@
-"""The newest telemetry of each kind, read from the end of its file."""
+"""The newest telemetry of each kind, read from the end of its file, and what was before it, read when asked for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from contracts.fold.series import TelemetrySeries
 from contracts.journal.stale import retry_stale
 from contracts.records import GpuSample, Heartbeat, HostSample, ServerSample
 from contracts.run_dir import RunDir
@@ -71,6 +72,8 @@ class TelemetryFold:
     """The newest of all four kinds."""
 
     def __init__(self, run: RunDir) -> None:
+        self._run = run
+        self._series: TelemetrySeries | None = None
         self._gpu = Newest(run.telemetry_file("gpu"), GpuSample)
         self._host = Newest(run.telemetry_file("host"), HostSample)
         self._server = Newest(run.telemetry_file("server"), ServerSample)
@@ -84,6 +87,13 @@ class TelemetryFold:
         """Return of which files the newest lines fit no known shape."""
         kinds = (self._gpu, self._host, self._server, self._heartbeat)
         return [newest.garbled for newest in kinds if newest.garbled is not None]
+
+    @property
+    def series(self) -> TelemetrySeries:
+        """Quantities over time. `poll` reads nothing for it: who asks for a stretch of time has its lines read."""
+        if self._series is None:
+            self._series = TelemetrySeries(self._run)
+        return self._series
 
     @property
     def gpu(self) -> GpuSample | None:

@@ -101,7 +101,9 @@ class Tail:
         return True
 
     def _start_again(self, what: str, sink: LineSink) -> None:
-        self.position = None
+        known, self.position = self.position, None
+        if known is not None and known.offset == 0:
+            return  # nothing was read of it: there is nothing to forget, and nothing to tell
         sink.reset(f"{self.path.name} {what}: counted again from its start")
 
     def _read(self, sink: LineSink, most_bytes: int | None) -> bool:

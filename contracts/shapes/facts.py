@@ -37,13 +37,13 @@ class ResponseFact:
     """How many output ids the line carries, to be compared with ``completion_tokens``."""
     finished_at: float | None = None
     """Unix seconds; only our own records say it."""
-    started_at: float | None = None
-    """When its request was sent; as ``finished_at``."""
     think_end: bool | None = None
     message: str | None = None
     """The reason of a failure or a skip, without control characters."""
     part: bool = False
     """A piece of a stream: goes through `merge_parts` with the other pieces of its key."""
+    started_at: float | None = None
+    """When its request was sent; as ``finished_at``."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -82,10 +82,10 @@ def merge_parts(older: ResponseFact, newer: ResponseFact) -> ResponseFact:
         finish_reason=reason,
         n_output_ids=_last(older.n_output_ids, newer.n_output_ids),
         finished_at=_last(older.finished_at, newer.finished_at),
-        started_at=_last(older.started_at, newer.started_at),
         think_end=_last(older.think_end, newer.think_end),
         message=_last(older.message, newer.message),
         part=True,
+        started_at=_last(older.started_at, newer.started_at),
     )
 
 

@@ -14,10 +14,10 @@ from msgspec import UNSET, Raw, UnsetType
 
 from contracts.records import Response
 from contracts.sample_id import sample_key
-from contracts.shapes.answer import FAILED_REASONS
+from contracts.shapes.answer import FAILED_REASONS, stamp
 from contracts.shapes.decode import decode_response_line
 from contracts.shapes.facts import BadLine, Outcome, ResponseFact, merge_parts
-from contracts.shapes.ids import count_ids
+from contracts.shapes.ids import ASIDE, count_ids, set_aside
 from contracts.shapes.line import plain_object, read_items
 from contracts.shapes.values import MAX_COUNT, UnreadableError
 
@@ -38,6 +38,7 @@ class Answer(NamedTuple):
     prompt_tokens: int | None
     finish_reason: str | None
     finished_at: float | None
+    think_end: bool | None
     unfinished: ResponseFact | None = None
     """What the line says, when its answer has no end in it: a piece of a stream, or cut short."""
 
@@ -99,15 +100,19 @@ def answers_of(line: bytes) -> list[Answer]:
     Args:
         line: Without its newline.
     """
+    aside = set_aside(line)
+    if aside is None:
+        return _foreign(line)
+    rest, count = aside
     try:
-        ours = _OURS.decode(line)
+        ours = _OURS.decode(rest)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _foreign(line)
     plain = ours.sample_id != "" and max(ours.completion_tokens, ours.prompt_tokens) <= MAX_COUNT
-    if not plain or not ours.finish_reason or ours.finish_reason in FAILED_REASONS:
+    if not plain or not ours.finish_reason or ours.finish_reason in FAILED_REASONS or bytes(ours.output_ids) != ASIDE:
         return _foreign(line)
-    text = bytes(ours.output_ids)
-    count = count_ids(text)
+    start = rest.find(ASIDE)
+    text = line[start : start + len(line) - len(rest) + len(ASIDE)]
     return [
         Answer(
             sample_key(ours.sample_id),
@@ -116,7 +121,8 @@ def answers_of(line: bytes) -> list[Answer]:
             ours.completion_tokens,
             ours.prompt_tokens,
             ours.finish_reason,
-            ours.finished_at,
+            stamp(ours.finished_at),
+            ours.think_end,
         )
     ]
 
@@ -155,6 +161,7 @@ def _answer(fact: ResponseFact, key: bytes, text: bytes | None) -> Answer:
         fact.prompt_tokens,
         fact.finish_reason,
         fact.finished_at,
+        fact.think_end,
     )
 
 

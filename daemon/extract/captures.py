@@ -73,6 +73,10 @@ class Captures:
         self._open: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._storing = asyncio.Semaphore(STORING)
+        self.given_up = 0
+        """Captures that were ended for want of room."""
+        self.tidies = False
+        """Whether dumps of no open capture are removed: not before those of earlier sessions are adopted."""
 
     def open_folder(self) -> None:
         """Make the dump folder and see how much of it is ours.
@@ -81,6 +85,9 @@ class Captures:
             OSError: It cannot be made or looked at.
         """
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for left in leftovers(self.folder, self._rids.tag):
+            if is_probe(left.rid):  # of an end in the middle of one; a session with nothing to do looks no further
+                remove_dump(self.folder, left.rid)
         own = sum(measure(self.folder, self._rids.tag).values())
         self._budget = DumpBudget(free_budget(self.folder, self._config.extract.dump_budget_gb, own))
 
@@ -237,7 +244,8 @@ class Captures:
             try:
                 found = await in_thread(partial(leftovers, self.folder, self._rids.tag), "dump-measure")
                 unwanted = {each.rid for each in found if each.rid not in self._open and not is_probe(each.rid)}
-                for rid in unwanted & late:  # seen twice: none that was about to be removed, or opened, just now
+                # Seen twice: none that was about to be removed, or opened, just now.
+                for rid in unwanted & late if self.tidies else ():
                     remove_dump(self.folder, rid)
             except OSError as error:
                 self._condition.set_trouble("dumps", f"{self.folder}: cannot be kept in order: {_words(error)}")
@@ -245,6 +253,7 @@ class Captures:
             late = unwanted
             self._condition.set_trouble("dumps", None)
             for rid in self._budget.over({each.rid: each.rows_bytes for each in found}):
+                self.given_up += 1
                 self.close(rid)
 
     async def stop(self, wait_s: float) -> None:

@@ -88,7 +88,8 @@ class CheckedExtraction:
         return Checked("ok", what)
 
     def _store(self, form: RowForm) -> Checked:
-        free = shutil.disk_usage(self._run.path).free - int(self._config.alerts.disk_free_min_gb * 1e9)
+        where = self._run.stores if self._run.stores.exists() else self._run.path  # they may be on a disk of their own
+        free = shutil.disk_usage(where).free - int(self._config.alerts.disk_free_min_gb * 1e9)
         wanted = still_to_store(self._fold, self._config, self.totals)
         report = room_report(wanted, self._fold, form, free)
         what = f"{self._run.stores}: {report.text}"

@@ -147,6 +147,7 @@ class Extraction:
         for queue in queues if by_hash else []:
             adopted |= self._adopt_into(queue, by_hash)
         removed = sweep(self.captures.folder, self._rids.tag, adopted)
+        self.captures.tidies = True
         if adopted or removed:
             self._events.emit(
                 Severity.INFO,
@@ -187,7 +188,7 @@ class Extraction:
             return None
         totals = {name: totals_of(index) for name, index in indexes.items()}
         wanted = still_to_store(self._fold, self._config, totals)
-        free = shutil.disk_usage(self._run.path).free - int(self._config.alerts.disk_free_min_gb * 1e9)
+        free = shutil.disk_usage(self._run.stores).free - int(self._config.alerts.disk_free_min_gb * 1e9)
         report = room_report(wanted, self._fold, form, free)
         severity = Severity.INFO if report.fits else Severity.WARNING
         self._events.emit(severity, "store.estimate", f"hidden states: {report.text}")

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from daemon.generate.attempt import Attempt
 
 _PREFILL: Final = msgspec.json.encode({"max_new_tokens": 1, "temperature": 0.0})
-READ_BYTES: Final = 4 << 20
+READ_BYTES: Final = 1 << 20
 """Of the response file at a time: the event loop waits for it."""
 READ_AGAIN_S: Final = 1.0
 """Pause after the response file could not be read."""
@@ -408,7 +408,11 @@ class ExtractQueue(WorkQueue[ExtractEntry]):
         if adopted and entry is not None:
             self._enqueue(entry)
             return
-        self._settling.failed(self, self._prompts[order.key], order.rid, order.server, result, entry)
+        unfit = None if entry is None else self._fitting.cut_to_pass(entry)
+        prompt, again = self._prompts[order.key], entry if unfit is None else None
+        self._settling.failed(self, prompt, order.rid, order.server, result, again)
+        if unfit is not None:  # its rows could only come with its answer
+            self._refuse(prompt, unfit)
 
     def close(self) -> None:
         """Read nothing more."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from contracts.fold.hidden import StoredForm
 from contracts.run_config import RunConfig
-from daemon.capture.forms import Asked, form_of
+from daemon.capture.forms import Asked, difference, form_of
 from daemon.capture.servers import norm_weight, objection, probe_fault
 from daemon.servers.probe import PROBE_IDS, Probe
 from daemon.sglang_plugin.eagle3_sglang.dump_format import About, DumpFormatError
@@ -60,8 +60,10 @@ class RowsOfServers:
             probed = await probe_fault(folder, probe.rid, PROBE_IDS, PROBE_DUMP_S, port)
             if isinstance(probed, str):
                 return f"its hidden states cannot be used: {probed}"
-            about = probed[0]
+            about, header = probed
             found = objection(about, self._asked(), self.model)
+            if found is None and (odd := difference(header, self._asked(), self.model)) is not None:
+                found = odd[1]  # it says so of itself, and writes something else
             if found is None:
                 norm = await in_thread(lambda: norm_weight(folder, about), "norm-read")
                 found = objection(about, self._asked(), self.model)  # another server may have told meanwhile

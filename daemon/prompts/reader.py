@@ -82,8 +82,12 @@ class PromptReader:
                 self.blank += 1
 
 
-def check_source(path: Path) -> None:
-    """Refuse a file that cannot hold prompts as a whole.
+def check_source(path: Path, what: str = "prompt") -> None:
+    """Refuse a file that cannot hold prompts (or responses) as a whole.
+
+    Args:
+        path: The file.
+        what: ``prompt`` or ``response``, for the message.
 
     Raises:
         PromptSourceError: It is missing, a folder, unreadable, empty, or of a format that is no JSON text.
@@ -93,14 +97,14 @@ def check_source(path: Path) -> None:
             size = os.fstat(stream.fileno()).st_size
             head = stream.read(4)
     except FileNotFoundError:
-        raise PromptSourceError(f"{path}: no such prompt file: check `prompts` in run.toml") from None
+        raise PromptSourceError(f"{path}: no such {what} file: check `{what}s` in run.toml") from None
     except OSError as error:
-        raise PromptSourceError(f"{path}: the prompt file cannot be read: {error.strerror}") from error
+        raise PromptSourceError(f"{path}: the {what} file cannot be read: {error.strerror}") from error
     if size == 0:
-        raise PromptSourceError(f"{path}: the prompt file is empty (0 bytes); was the disk full when it was written?")
-    for magic, what in _FOREIGN.items():
+        raise PromptSourceError(f"{path}: the {what} file is empty (0 bytes); was the disk full when it was written?")
+    for magic, form in _FOREIGN.items():
         if head.startswith(magic):
-            raise PromptSourceError(f"{path}: the prompt file is {what}")
+            raise PromptSourceError(f"{path}: the {what} file is {form}")
 
 
 def numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, int, bytes]]:

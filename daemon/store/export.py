@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,7 @@ from contracts.records import StoredSample
 from contracts.run_config import LAYOUTS, RunConfig, load_run_config
 from contracts.run_dir import HIDDEN_STATES, RunDir
 from contracts.sample_id import sample_key
-from daemon.store.dataset_files import write_dataset_files
+from daemon.store.dataset_files import count_tokens, write_dataset_files, write_run_maps
 from daemon.store.examine import form_of
 from daemon.store.export_target import ExportError, ExportTarget, open_target
 from daemon.store.index import read_index
@@ -28,6 +29,7 @@ from daemon.store.layouts import make_layout, norm_of
 from daemon.store.norm_file import NORM_FILE, read_norm
 from daemon.store.norms import NormError, NormWeight, divide, multiply
 from daemon.store.sample import Rows, Sample
+from daemon.store.vocabulary import TokenCounts
 from daemon.store.writing import checksum_of
 
 __all__ = ["ExportError", "Exported", "export_run"]
@@ -69,7 +71,7 @@ Progress = Callable[[Exported], None]
 def export_run(
     run: Path, layout: str, target: Path, *, datasets: list[str] | None = None, progress: Progress = lambda _: None
 ) -> list[Exported]:
-    """Export what a run has stored so far.
+    """Export what a run has stored so far; token frequencies and draft vocabulary are those of all that is exported.
 
     Args:
         run: The run directory.
@@ -92,9 +94,49 @@ def export_run(
     for inside in (place.stores, place.prepared):
         if target.resolve().is_relative_to(inside.resolve()):
             raise ExportError(f"{target} is in {inside}, which belongs to the run: choose another folder")
-    return [
-        _export_dataset(place, config, layout, target / name, name, progress) for name in _datasets(place, datasets)
-    ]
+    with ExitStack() as targets:
+        parts = [
+            _export_samples(place, layout, target / name, name, progress, targets)
+            for name in _datasets(place, datasets)
+        ]
+        _write_files(config, layout, target, parts)
+    for part in parts:
+        progress(part.result)
+    return [part.result for part in parts]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """One data set whose samples are exported."""
+
+    result: Exported
+    folder: Path
+    there: ExportTarget
+    norm: NormWeight | None
+
+    @property
+    def records(self) -> list[StoredSample]:
+        return sorted(self.there.records.values(), key=lambda record: record.row)
+
+
+def _write_files(config: RunConfig, layout: str, target: Path, parts: list[_Part]) -> None:
+    """Write what belongs beside the samples."""
+    draft, vocabulary, counts = config.extract.draft_vocab_size, config.generate.vocab_size, TokenCounts()
+    filled = [part for part in parts if part.there.records]
+    for part in filled:
+        count_tokens(part.there.layout, part.records, counts, draft)
+    for part in filled:
+        part.result.notes += write_dataset_files(
+            part.there.layout,
+            part.folder,
+            part.records,
+            draft_vocab_size=draft,
+            vocab_size=vocabulary,
+            norm=part.norm,
+            counts=counts,
+        )
+    if filled and draft is not None and vocabulary is not None:
+        filled[-1].result.notes += write_run_maps(layout, target, counts, draft, vocabulary)
 
 
 def _datasets(run: RunDir, wanted: list[str] | None) -> list[str]:
@@ -108,9 +150,7 @@ def _datasets(run: RunDir, wanted: list[str] | None) -> list[str]:
     return found if wanted is None else list(dict.fromkeys(wanted))
 
 
-def _export_dataset(
-    run: RunDir, config: RunConfig, layout: str, folder: Path, name: str, progress: Progress
-) -> Exported:
+def _export_samples(run: RunDir, layout: str, folder: Path, name: str, progress: Progress, targets: ExitStack) -> _Part:
     index = read_index(run.dataset(name).hidden_states)
     records = list(index.records.values())
     source = _Source(run.store(name), norm_of(layout))
@@ -120,28 +160,18 @@ def _export_dataset(
         result.notes.append(
             f"{index.path}: {index.unreadable.count} lines cannot be read; see: eagle3 verify {run.path}"
         )
-    with open_target(folder, layout) as (there, said):
-        result.notes += said
-        result.removed = there.keep_only(index.records)
-        todo = [record for record in records if not there.has(record)]
-        result.already = len(records) - len(todo)
-        result.todo_bytes = sum(record.bytes for record in todo)
-        _check_room(folder, result.todo_bytes)
-        for record in todo:
-            _export_sample(source, there, record, result)
-            progress(result)
-        there.close_gaps()
-        if there.records:
-            result.notes += write_dataset_files(
-                there.layout,
-                folder,
-                sorted(there.records.values(), key=lambda record: record.row),
-                draft_vocab_size=config.extract.draft_vocab_size,
-                vocab_size=config.generate.vocab_size,
-                norm=source.norm,
-            )
-    progress(result)
-    return result
+    there, said = targets.enter_context(open_target(folder, layout))
+    result.notes += said
+    result.removed = there.keep_only(index.records)
+    todo = [record for record in records if not there.has(record)]
+    result.already = len(records) - len(todo)
+    result.todo_bytes = sum(record.bytes for record in todo)
+    _check_room(folder, result.todo_bytes)
+    for record in todo:
+        _export_sample(source, there, record, result)
+        progress(result)
+    there.close_gaps()
+    return _Part(result, folder, there, source.norm)
 
 
 def _export_sample(source: _Source, there: ExportTarget, record: StoredSample, result: Exported) -> None:

@@ -51,6 +51,11 @@ class View:
     problem: str | None = None
     """Why the last reading failed."""
 
+    @property
+    def dataset_names(self) -> list[str]:
+        """Names of the data sets, in their order; empty until the first reading is done."""
+        return [] if self.status is None else [data.name for data in self.status.datasets]
+
 
 class Feed:
     """Reads a source off the event loop and keeps the latest view."""

@@ -1,104 +1,87 @@
-"""The help: every key and what it does, made from the table of keys, and what the signs mean."""
+"""The help: every key of the screen that is open, made from its table of keys, and what the signs mean."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar, Final
 
-from textual.app import ComposeResult
 from textual.events import Click, Key
-from textual.screen import ModalScreen
-from textual.strip import Strip
 
 from contracts.status import RunState
-from eagle3_tui.feed.state import View
+from eagle3_tui.dialogs.dialog import Dialog
+from eagle3_tui.keys import APP_KEYS
 from eagle3_tui.keys import Key as KeyEntry
-from eagle3_tui.widgets.canvas import Canvas
-from eagle3_tui.widgets.line import cell, strip
+from eagle3_tui.widgets.line import Part, cell
 from eagle3_tui.widgets.look import Look
 
-_KEY_WIDTH = 6
-_BOX = 64
-_BORDER = 2
+_KEY_WIDTH: Final = 6
+_LEAST_COLUMN: Final = 34
+_GAP: Final = 2
+_OTHERS: Final = 9
+"""Lines of the box that are no keys."""
 
 
-class HelpScreen(ModalScreen[None]):
-    """Over the run's screen; any key closes it."""
+class HelpScreen(Dialog[None]):
+    """Over any screen; any key closes it.
 
-    AUTO_FOCUS = None
+    Args:
+        look: Signs and styles.
+        keys: Those that do something on the open screen.
+        read_only: Whether keys that change the run are refused.
+    """
+
+    WIDTH: ClassVar[int] = 100
+    TITLE_GAP: ClassVar[int] = 0
 
     def __init__(self, look: Look, keys: Sequence[KeyEntry], *, read_only: bool) -> None:
-        super().__init__()
-        self._text = HelpText(look, keys, read_only=read_only, id="help")
+        super().__init__(look, "keys of this screen")
+        self._keys = tuple(keys)
+        self._read_only = read_only
 
-    def compose(self) -> ComposeResult:
-        """Yield the one box."""
-        yield self._text
+    def rows(self, width: int) -> list[list[Part]]:
+        """Return the keys, those of all screens last, and the signs."""
+        look = self.look
+        own = [key for key in self._keys if key not in APP_KEYS]
+        everywhere = [key for key in self._keys if key in APP_KEYS]
+        high = len(self._keys) + _OTHERS > self.app.size.height
+        lines = [*self._table(own, width, high), [(cell("on every screen", width, look), look.heading)]]
+        lines += self._table(everywhere, width, high)
+        if self._read_only:
+            lines.append([("read only: keys that change the run do nothing", look.warn)])
+        return [*lines, *self._signs(), [("any key closes this", look.dim)]]
 
-    def on_mount(self) -> None:
-        """Size the box to its text and fill it."""
-        self._text.styles.height = len(self._text.content(_BOX)) + _BORDER
-        self._text.show(View())
-
-    def on_key(self, event: Key) -> None:
+    def press(self, event: Key) -> None:
         """Close; the key does nothing else."""
-        event.stop()
-        event.prevent_default()
         self.dismiss()
 
     def on_click(self, event: Click) -> None:
         """Close."""
         self.dismiss()
 
-
-class HelpText(Canvas):
-    """The text of the help."""
-
-    def __init__(self, look: Look, keys: Sequence[KeyEntry], *, read_only: bool, id: str | None = None) -> None:
-        super().__init__(look, id=id)
-        self._keys = keys
-        self._read_only = read_only
-
-    def lines(self, view: View, width: int, height: int) -> list[Strip]:
-        """Return the text."""
-        return self.content(width)
-
-    def content(self, width: int) -> list[Strip]:
-        """Return all lines at a width."""
-        look = self.look
-        blank = strip([], width, look)
-        rows = [
-            strip(
-                [
-                    (f" {key.shown:<{_KEY_WIDTH}}", look.bold),
-                    (cell(key.help, width - _KEY_WIDTH - 1, look), look.plain),
-                ],
-                width,
-                look,
-            )
-            for key in self._keys
-        ]
-        notes = []
-        if self._read_only:
-            notes.append(
-                strip([(cell(" read only: keys that change the run do nothing", width, look), look.warn)], width, look)
-            )
-        return [
-            strip([(cell(" keys", width, look), look.heading)], width, look),
-            *rows,
-            *notes,
-            blank,
-            strip([(cell(" signs", width, look), look.heading)], width, look),
-            *self._signs(width),
-            strip([(cell(" -  unknown; never a zero", width, look), look.plain)], width, look),
-        ]
-
-    def _signs(self, width: int) -> list[Strip]:
-        states = list(RunState)
+    def _table(self, keys: Sequence[KeyEntry], width: int, high: bool) -> list[list[Part]]:
+        """In two columns, read downwards, where both are wide enough and one would be too high."""
+        columns = 2 if high and width >= 2 * _LEAST_COLUMN + _GAP else 1
+        size = (width - _GAP * (columns - 1)) // columns
+        height = -(-len(keys) // columns)
         lines = []
+        for row in range(height):
+            line: list[Part] = []
+            for key in keys[row::height]:
+                if line:
+                    line.append((" " * _GAP, self.look.plain))
+                line.append((cell(key.shown, _KEY_WIDTH, self.look), self.look.bold))
+                line.append((cell(key.help, size - _KEY_WIDTH, self.look), self.look.plain))
+            lines.append(line)
+        return lines
+
+    def _signs(self) -> list[list[Part]]:
+        states = list(RunState)
+        lines: list[list[Part]] = [[("signs", self.look.heading)]]
         for row in (states[:4], states[4:]):
-            parts = [(" ", self.look.plain)]
+            line: list[Part] = []
             for state in row:
                 sign, style = self.look.state(state)
-                parts += [(f"{sign}", style), (f" {state.value:<10}", self.look.plain)]
-            lines.append(strip(parts, width, self.look))
+                line += [(sign, style), (f" {state.value:<10}", self.look.plain)]
+            lines.append(line)
+        lines[-1].append(("- unknown, never a zero", self.look.plain))
         return lines

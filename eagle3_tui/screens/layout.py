@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
-_EVENTS_LEAST = 2
-_EVENTS_GOOD = 5
-_TABLE_LEAST = 4
-_LEAST = 12
+_EVENTS_LEAST: Final = 2
+_EVENTS_GOOD: Final = 5
+_TABLE_LEAST: Final = 4
+_LEAST: Final = 12
 """The least screen. Of what is higher, half may go to what to do about critical alerts, before data sets."""
-_ROOMY = 30
-"""From this height on the GPUs have their grid and every part a title."""
+_ROOMY: Final = 30
+"""From this height on the GPUs have their grid, every part a title, and the history a place."""
+_BESIDE_FROM: Final = 120
+"""From this width on the history stands beside the GPUs, else below them."""
+_BESIDE_GPUS: Final = 4
+_PLOT: Final = (6, 16)
+"""Least and most lines of the history, its title included."""
+GPU_ROWS: Final = {True: 8, False: 4}
+"""Lines of the grid of GPUs as far as its width allows: beside the history, and without one there."""
+_GPU_FIGURES: Final = 42
+_GPUS_WIDE: Final = 105
+"""More cells the GPUs don't need: the rest is the history's."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +38,15 @@ class Needs:
     table: int
     gpus: int
     servers: int
+    """A line each, and one for the host."""
+    figures: int = 0
+    """The same with all figures, which may take a second line."""
     stores: bool = False
     """Something is stored: the host with its disk comes before a grid of GPUs."""
+    plot: bool = False
+    """The history has a place; see `has_plot`."""
+    beside: bool = False
+    """That is to the right of the GPUs."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +60,43 @@ class Heights:
     servers: int
     events: int
     rules: bool
-    """Title lines above the table, the GPUs and the events."""
+    """Title lines above the table, the machines and the events."""
+    plot: int = 0
+    """Lines of the history, with its title."""
+    beside: bool = False
+    """The history has the lines of the GPUs, to their right."""
+
+    def middle(self) -> int:
+        """Lines of the GPUs and the history together."""
+        return max(self.gpus, self.plot) if self.beside else self.gpus + self.plot
 
     def used(self) -> int:
         """All lines, the keys at the bottom included."""
-        parts = self.header + self.alerts + self.table + self.gpus + self.servers + self.events
-        return parts + (3 if self.rules else 0) + 1
+        parts = self.header + self.alerts + self.table + self.servers + self.middle() + self.events
+        return parts + 3 * self.rules + 1
+
+
+def gpus_width(width: int, gpus: int, *, beside: bool) -> int:
+    """Return the cells that the GPUs have: half of the screen, for two columns of them what their figures take."""
+    if not beside:
+        return width
+    return min(max(width // 2 + 2, _GPU_FIGURES * (-(-gpus // GPU_ROWS[True])) + 1), _GPUS_WIDE)
+
+
+def has_plot(width: int, height: int, gpus: int, *, wanted: bool) -> tuple[bool, bool]:
+    """Return whether a screen has a place for the history, and whether that is beside the GPUs.
+
+    Beside few GPUs half of the screen would stay empty: it is below them then.
+    """
+    shown = wanted and height >= _ROOMY
+    return shown, shown and width >= _BESIDE_FROM and gpus >= _BESIDE_GPUS
 
 
 def share_out(height: int, needs: Needs) -> Heights:
     """Return who gets how many lines.
 
-    First what a person must see at any size; then every data set; then alerts in full, each GPU, titles, each server;
-    what is left shows more events.
+    First what a person must see at any size; then every data set; then alerts in full, each GPU, titles, each server,
+    the history; what is left shows more events.
     """
     needs = replace(needs, alerts=min(needs.alerts, max(height // 3, 1)))
     got = Heights(
@@ -66,38 +107,48 @@ def share_out(height: int, needs: Needs) -> Heights:
         servers=1 if needs.servers and height >= 16 else 0,
         events=_EVENTS_LEAST,
         rules=False,
+        beside=needs.beside,
     )
-    spare = height - got.used()
-    if spare < 0:
-        return replace(got, events=max(got.events + spare, 0))
+    if got.used() > height:
+        return replace(got, events=max(got.events + height - got.used(), 0))
     if height >= _ROOMY:
-        got, spare = _give(got, spare, "alerts", min(needs.brief, needs.alerts))
-        got, spare = _give_whole(got, spare, "gpus", needs.gpus)
-        got, spare = _give(got, spare, "events", _EVENTS_GOOD)
-        got, spare = _rules(got, spare)
-    got, spare = _give(got, spare, "table", needs.table)
-    got, spare = _give(got, spare, "alerts", needs.alerts)
+        got = _give(got, height, "alerts", min(needs.brief, needs.alerts))
+        got = _give_whole(got, height, "gpus", needs.gpus)
+        got = _give(got, height, "events", _EVENTS_GOOD)
+        got = _rules(got, height)
+        got = _give_whole(got, height, "servers", needs.servers)
+        got = _give_whole(got, height, "plot", _PLOT[0] if needs.plot else 0)
+    got = _give(got, height, "table", needs.table)
+    got = _give(got, height, "alerts", needs.alerts)
     if needs.stores:
-        got, spare = _give_whole(got, spare, "servers", needs.servers)
-    got, spare = _give_whole(got, spare, "gpus", needs.gpus)
-    got, spare = _give_whole(got, spare, "servers", needs.servers)
-    got, spare = _rules(got, spare)
-    return replace(got, events=got.events + spare)
+        got = _give_whole(got, height, "servers", needs.servers)
+    got = _give_whole(got, height, "gpus", needs.gpus)
+    got = _give_whole(got, height, "servers", needs.servers)
+    got = _rules(got, height)
+    if height >= _ROOMY:
+        got = _give_whole(got, height, "servers", needs.figures)
+        got = _give(got, height, "plot", max(_PLOT[1], got.gpus if got.beside else 0) if needs.plot else 0)
+    return replace(got, events=got.events + height - got.used())
 
 
-def _give(got: Heights, spare: int, part: str, wanted: int) -> tuple[Heights, int]:
+def _give(got: Heights, height: int, part: str, wanted: int) -> Heights:
     """As many lines as there are."""
-    more = min(spare, max(wanted - getattr(got, part), 0))
-    change: dict[str, Any] = {part: getattr(got, part) + more}
-    return replace(got, **change), spare - more
+    while getattr(got, part) < wanted:
+        more: dict[str, Any] = {part: getattr(got, part) + 1}
+        fuller = replace(got, **more)
+        if fuller.used() > height:
+            break
+        got = fuller
+    return got
 
 
-def _give_whole(got: Heights, spare: int, part: str, wanted: int) -> tuple[Heights, int]:
+def _give_whole(got: Heights, height: int, part: str, wanted: int) -> Heights:
     """All that is wanted or none: half a grid helps nobody."""
-    more = max(wanted - getattr(got, part), 0)
-    change: dict[str, Any] = {part: wanted}
-    return (replace(got, **change), spare - more) if 0 < more <= spare else (got, spare)
+    change: dict[str, Any] = {part: max(wanted, getattr(got, part))}
+    fuller = replace(got, **change)
+    return fuller if fuller.used() <= height else got
 
 
-def _rules(got: Heights, spare: int) -> tuple[Heights, int]:
-    return (replace(got, rules=True), spare - 3) if spare >= 3 and not got.rules else (got, spare)
+def _rules(got: Heights, height: int) -> Heights:
+    ruled = replace(got, rules=True)
+    return ruled if ruled.used() <= height else got

@@ -21,7 +21,7 @@ _MANY = 2
 _WIDE = 60
 """From this width on it is said since when."""
 _ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
-_REVERSED = Style(reverse=True)
+_REVERSED = Style(reverse=True, dim=False)
 
 AlertKey = tuple[str, str | None]
 """What makes two alerts the same one: code and data set."""

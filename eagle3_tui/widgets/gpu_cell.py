@@ -22,7 +22,8 @@ _TEMPERATURE: Final = 6
 _MIG: Final = 4
 _BAR: Final = (5, 8, 14)
 """Least cells of a bar, those it has before there is a history, and most."""
-_HISTORY_LEAST: Final = 8
+_HISTORY_LEAST: Final = 9
+"""Cells, one of them the gap before it."""
 
 
 @dataclass(frozen=True)
@@ -47,21 +48,24 @@ def plan(gpus: Sequence[GpuReading], width: int) -> Plan:
         "temperature": _TEMPERATURE,
         "mig": _MIG if any(gpu.mig for gpu in gpus) else 0,
         "power": max(len(_power(gpu)) for gpu in gpus) + 2,
-        "processes": max(len(_processes(gpu)) for gpu in gpus) + 2,
+        "processes": max((len(_processes(gpu)) + 2 for gpu in gpus if gpu.processes is not None), default=0),
     }
     got = dict.fromkeys(wanted, 0)
+    history = 0
     for part, size in wanted.items():
+        if part == "processes" and spare >= _HISTORY_LEAST:
+            history = _HISTORY_LEAST
+            spare -= history
         if size <= spare:
             got[part] = size
             spare -= size
-    size = _BAR[0] + min(spare, _BAR[1] - _BAR[0])
-    spare -= size - _BAR[0]
-    history = 0
-    if spare >= _HISTORY_LEAST + 2:
-        history = min(spare, KEPT + 1)
-        spare -= history
-    size += min(max(spare - 1, 0), _BAR[2] - size)
-    return Plan(width, size, history, **got)
+    bar_size = _BAR[0] + min(spare, _BAR[1] - _BAR[0])
+    spare -= bar_size - _BAR[0]
+    if history:
+        longer = min(spare, KEPT + 1 - history)
+        history, spare = history + longer, spare - longer
+    bar_size += min(max(spare - 1, 0), _BAR[2] - bar_size)
+    return Plan(width, bar_size, history, **got)
 
 
 def gpu_cell(gpu: GpuReading, parts: Plan, style: Style, look: Look, history: GpuHistory) -> list[Part]:
@@ -74,8 +78,8 @@ def gpu_cell(gpu: GpuReading, parts: Plan, style: Style, look: Look, history: Gp
     used = _number(gpu.utilization_pct)
     past = ""
     if parts.history:
-        size = parts.history - 1
-        past = " " + "".join(" " if each is None else level(each / 100, look.signs) for each in history.last(gpu.index, size))
+        means = history.last(gpu.index, parts.history - 1)
+        past = " " + "".join(" " if mean is None else level(mean / 100, look.signs) for mean in means)
     figures = [
         (_memory(gpu), parts.memory),
         (safe(f"{_number(gpu.temperature_c)} {look.signs.degree}C", look), parts.temperature),

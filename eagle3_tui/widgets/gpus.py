@@ -11,7 +11,7 @@ from textual.strip import Strip
 from contracts.records import GpuReading
 from contracts.status import RunStatus
 from eagle3_tui.feed.state import View
-from eagle3_tui.text import UNKNOWN, human_bytes
+from eagle3_tui.text import UNKNOWN
 from eagle3_tui.widgets.bars import level
 from eagle3_tui.widgets.canvas import Canvas
 from eagle3_tui.widgets.gpu_cell import Plan, dead, gpu_cell, plan, used_of_total, watts
@@ -19,7 +19,7 @@ from eagle3_tui.widgets.gpu_history import GpuHistory
 from eagle3_tui.widgets.line import Group, Part, group, line, strip
 from eagle3_tui.widgets.look import Look
 
-_LEAST_CELL: Final = 30
+_LEAST_CELL: Final = 31
 """Cells that one GPU takes in the grid at least."""
 _MOST_CELL: Final = 104
 """More than that and nobody finds the end of the line."""
@@ -89,12 +89,10 @@ def gpu_line(status: RunStatus, width: int, look: Look) -> Strip:
     return line(groups, width, look)
 
 
-def gpu_grid(
-    gpus: Sequence[GpuReading], columns: int, width: int, look: Look, history: GpuHistory
-) -> list[Strip]:
+def gpu_grid(gpus: Sequence[GpuReading], columns: int, width: int, look: Look, history: GpuHistory) -> list[Strip]:
     """Return the GPUs in columns, counted downwards."""
     rows = -(-len(gpus) // columns)
-    each = min(width // columns, _MOST_CELL)
+    each = min(width // columns if columns > 1 else width - 1, _MOST_CELL)
     parts = plan(gpus, each)
     return [strip(_row(gpus[row::rows], parts, look, history), width, look) for row in range(rows)]
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from textual.strip import Strip
 
 from contracts.records import Severity
-from contracts.status import HiddenStatus, RunState, RunStatus
+from contracts.status import DatasetStatus, HiddenStatus, RunState, RunStatus
 from eagle3_tui.feed.state import View
 from eagle3_tui.status_table import gave_up, oldest_text, state_text
 from eagle3_tui.store_text import checks_text, only_extracts, used_of
@@ -20,6 +21,8 @@ from eagle3_tui.widgets.progress import overall_share
 from eagle3_tui.widgets.times import moment
 
 _LEAST_BAR = 8
+_WIDE = 100
+"""From this width on the first line has room for the elapsed time and for more about the time left."""
 _DUMPS_FULL = 0.9
 _WELL = (RunState.RUNNING, RunState.DRAINING, RunState.FINISHED, RunState.WATCHING)
 """States in which no alert means that all is well."""
@@ -46,9 +49,9 @@ def header_lines(view: View, width: int, look: Look) -> list[Strip]:
         lines = [line([group("reading the run's files ...", look.dim, look)], width, look), *_blank(2, width, look)]
     else:
         lines = [
-            line(_state_groups(status, look), width, look),
+            line(_state_groups(status, width, look), width, look),
             line(progress_groups(status, look), width, look),
-            line(_count_groups(status, look), width, look),
+            line(_count_groups(status, width, look), width, look),
         ]
         if status.totals.hidden is not None:
             lines.append(line(hidden_groups(status, status.totals.hidden, look), width, look))
@@ -79,7 +82,16 @@ def _notes(view: View) -> str:
 def state_badge(status: RunStatus, look: Look) -> Group:
     """Return the state as a shape and a word; finished with prompts given up is no plain success."""
     sign, style = (look.signs.warning, look.warn_badge) if gave_up(status) else look.state(status.state)
-    return group(f" {sign} {state_text(status)} ", style, look)
+    return group(f" {sign} {_state_words(status)} ", style, look)
+
+
+def _state_words(status: RunStatus) -> str:
+    """The state, with what is missing where that is why nothing moves."""
+    if status.state is RunState.STOPPED and status.daemon.alive is False:
+        return f"{status.state.value}: no daemon"
+    if status.state is RunState.STALLED and status.servers and all(each.state != "ok" for each in status.servers):
+        return f"{status.state.value}: {'server' if len(status.servers) == 1 else 'all servers'} down"
+    return state_text(status)
 
 
 def verdict(status: RunStatus, look: Look) -> list[Group]:
@@ -99,23 +111,37 @@ def verdict(status: RunStatus, look: Look) -> list[Group]:
     return [group(f"{look.signs.good} no alerts", look.good, look)]
 
 
-def _state_groups(status: RunStatus, look: Look) -> list[Group]:
+def _state_groups(status: RunStatus, width: int, look: Look) -> list[Group]:
     groups = [
         group(status.run, look.bold, look, shrink_to=8),
         state_badge(status, look),
         *verdict(status, look),
     ]
-    if status.elapsed_s is not None:
-        groups.append(group(f"{human_duration(status.elapsed_s)} elapsed", look.plain, look, rank=4))
+    if status.elapsed_s is not None and width >= _WIDE:
+        groups.append(_elapsed(status, look, rank=4))
     if status.state in (RunState.FINISHED, RunState.WATCHING):
         return groups
     eta = status.totals.eta_s
     if eta is None or status.state not in MOVING:
-        why = "" if status.state in MOVING else f": {status.state.value}"
-        return [*groups, group(f"ETA unknown{why}", look.plain, look, rank=2, right=True)]
-    groups.append(group(f"ETA {human_duration(eta)}", look.bold, look, rank=2, right=True))
-    groups.append(group(f"done {moment(status.at + eta, status.at)}", look.plain, look, rank=3, right=True))
+        why = status.totals.eta_why if status.state in MOVING else status.state.value
+        groups.append(group("ETA unknown", look.plain, look, rank=2, right=True))
+        return [*groups, group(f"({why})", look.dim, look, rank=3, right=True, shrink_to=12)] if why else groups
+    groups.append(group(f"ETA {moment(status.at + eta, status.at)}", look.bold, look, rank=2, right=True))
+    groups.append(group(f"({_span(status.totals, width)})", look.plain, look, rank=3, right=True))
     return groups
+
+
+def _span(totals: DatasetStatus, width: int) -> str:
+    """How long it still takes, and between which two it is in eight cases of ten; those alone where room is short."""
+    point = f"in {human_duration(totals.eta_s)}"
+    if totals.eta_low_s is None or totals.eta_high_s is None:
+        return point
+    between = f"{human_duration(totals.eta_low_s)} - {human_duration(totals.eta_high_s)}"
+    return f"{point}, {between}" if width >= _WIDE else between
+
+
+def _elapsed(status: RunStatus, look: Look, *, rank: int, right: bool = False) -> Group:
+    return replace(labelled("elapsed", human_duration(status.elapsed_s), look.plain, look, rank), right=right)
 
 
 def progress_groups(status: RunStatus, look: Look) -> list[Group]:
@@ -142,29 +168,33 @@ def progress_groups(status: RunStatus, look: Look) -> list[Group]:
     return [shape, group(f"{whole_percent(share):>5}", look.bold, look), *speed]
 
 
-def _count_groups(status: RunStatus, look: Look) -> list[Group]:
+def _count_groups(status: RunStatus, width: int, look: Look) -> list[Group]:
     totals = status.totals
     oldest = oldest_text(status)
     groups = [
         _open_requests(status, look),
         *([] if oldest is None else [labelled("oldest", oldest, look.plain, look, 1)]),
-        labelled("done", _of(totals.done, totals.to_answer), look.plain, look, 2),
+        labelled("done", _of(totals.done, totals.to_answer), look.plain, look, 5),
         labelled("failed", human_exact(totals.failed), look.warn if totals.failed else look.plain, look, 0),
-        labelled("unreadable", human_exact(totals.unreadable), look.bad if totals.unreadable else look.plain, look, 0),
     ]
+    for rank, label, count in ((3, "retrying", totals.waiting_retry), (2, "quarantined", totals.quarantined)):
+        if count:
+            groups.append(labelled(label, human_exact(count), look.plain, look, rank))
+    style = look.bad if totals.unreadable else look.plain
+    groups.append(labelled("unreadable", human_exact(totals.unreadable), style, look, 0))
     for rank, (label, count) in enumerate(
         (
-            ("quarantined", totals.quarantined),
             ("without count", totals.unknown_counts),
-            ("waiting for retry", totals.waiting_retry),
             ("refused", totals.refused),
             ("duplicates", totals.duplicates),
             ("incomplete", totals.incomplete),
         ),
-        start=3,
+        start=6,
     ):
         if count:
             groups.append(labelled(label, human_exact(count), look.plain, look, rank))
+    if status.elapsed_s is not None and width < _WIDE:
+        groups.append(_elapsed(status, look, rank=4, right=True))
     return groups + _daemon(status, look)
 
 
@@ -196,9 +226,7 @@ def hidden_groups(status: RunStatus, hidden: HiddenStatus, look: Look) -> list[G
         groups.append(group(checks_text(hidden).partition(" ")[2], look.plain, look, rank=5))
     if hidden.given_up:
         groups.append(labelled("not stored", human_exact(hidden.given_up), look.warn, look, 0))
-    if status.disk_full_in_s is not None:
-        groups.append(labelled("disk full in", human_duration(status.disk_full_in_s), look.plain, look, 7))
-    for rank, (label, count) in enumerate((("too long", hidden.skipped), ("cut", hidden.truncated)), start=8):
+    for rank, (label, count) in enumerate((("too long", hidden.skipped), ("cut", hidden.truncated)), start=7):
         if count:
             groups.append(labelled(label, human_exact(count), look.plain, look, rank))
     return groups
@@ -219,4 +247,4 @@ def _daemon(status: RunStatus, look: Look) -> list[Group]:
     if not daemon.alive:
         style = look.plain if status.state is RunState.FINISHED else look.warn
         return [group("no daemon", style, look, rank=2, right=True)]
-    return [group(f"daemon {daemon.pid or UNKNOWN}", look.dim, look, rank=8, right=True)]
+    return [group(f"daemon {daemon.pid or UNKNOWN}", look.dim, look, rank=10, right=True)]

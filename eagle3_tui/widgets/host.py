@@ -1,4 +1,6 @@
-"""The machine on which the daemon runs: processor, memory, and what may fill: the disk and /dev/shm."""
+"""The machine on which the daemon runs: processor, memory, and what may fill: the disk and /dev/shm.
+
+What this run's own dumps take of their budget there stands with what is stored."""
 
 from __future__ import annotations
 
@@ -15,7 +17,6 @@ from eagle3_tui.widgets.look import Look
 
 _LOW: Final = 0.05
 """Less than that free is worth a look."""
-_NEARLY_USED: Final = 0.9
 _SOON_S: Final = 6 * 3600.0
 """A disk that is full sooner than that wants a person today."""
 
@@ -34,10 +35,6 @@ def host_groups(status: RunStatus, look: Look) -> list[Group]:
     if status.disk_full_in_s is not None:
         soon = status.disk_full_in_s < _SOON_S
         groups.append(labelled("full in", human_duration(status.disk_full_in_s), _style(soon, look), look, 1))
-    if status.dump_budget_bytes is not None:
-        used, budget = status.dump_used_bytes, status.dump_budget_bytes
-        full = used is not None and used >= _NEARLY_USED * budget
-        groups.append(labelled("dumps", used_of(used, budget), _style(full, look), look, 4))
     short = _short(host.shm_free_bytes, host.shm_total_bytes)
     groups.append(labelled("shm free", human_bytes(host.shm_free_bytes), _style(short, look), look, 0 if short else 5))
     groups.append(labelled("load", human_rate(host.load_1m), look.plain, look, 6))

@@ -1,8 +1,12 @@
-"""How things look: the terminal's signs, and styles in its own sixteen colours, which suit dark and light alike."""
+"""How things look: the terminal's signs, and styles in its own sixteen colours, or exact ones where they are wanted.
+
+A colour never says anything alone: state and severity have a word and a sign besides.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Final
 
 from rich.style import Style
 
@@ -14,9 +18,12 @@ MOVING = (RunState.RUNNING, RunState.DRAINING)
 """States in which a time of arrival means something."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Look:
-    """Signs and styles; without colour every style differs by weight or reversal alone."""
+    """Signs and styles; without colour every style differs by weight or reversal alone.
+
+    Every part of the screen holds the same one: `become` changes them all.
+    """
 
     signs: Signs
     unicode: bool
@@ -30,6 +37,11 @@ class Look:
     warn_badge: Style
     bad_badge: Style
     heading: Style
+
+    def become(self, other: Look) -> None:
+        """Take the signs and styles of another look."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(other, field.name))
 
     def severity(self, severity: Severity) -> tuple[str, Style]:
         """Return the sign and style of an alert or event."""
@@ -74,13 +86,42 @@ class Look:
         }[stage]
 
 
+@dataclass(frozen=True)
+class _Palette:
+    """Colours on the terminal's own background."""
+
+    good: str
+    active: str
+    warn: str
+    bad: str
+    warn_badge: tuple[str, str]
+    """Text and background."""
+    bad_badge: tuple[str, str]
+
+
+_DARK: Final = _Palette("green", "cyan", "yellow", "red", ("black", "yellow"), ("bright_white", "red"))
+# Yellow and cyan can hardly be read on white.
+_LIGHT: Final = _Palette("green", "blue", "magenta", "red", ("black", "yellow"), ("bright_white", "red"))
+# Told apart with any kind of colour blindness (Okabe and Ito), darker on white.
+_DARK_EXACT: Final = _Palette(
+    "#3fb68b", "#56b4e9", "#e69f00", "#ff6e4a", ("#000000", "#e69f00"), ("#ffffff", "#c0392b")
+)
+_LIGHT_EXACT: Final = _Palette(
+    "#006b4f", "#0055a0", "#8a5a00", "#b3261e", ("#000000", "#e69f00"), ("#ffffff", "#b3261e")
+)
+
+
 def look_for(capabilities: Capabilities) -> Look:
     """Return the look for a terminal."""
     if capabilities.color:
-        good, active = Style(color="green", bold=True), Style(color="cyan")
-        warn, bad = Style(color="yellow", bold=True), Style(color="red", bold=True)
-        warn_badge = Style(color="black", bgcolor="yellow")
-        bad_badge = Style(color="bright_white", bgcolor="red", bold=True)
+        if capabilities.exact:
+            palette = _LIGHT_EXACT if capabilities.light else _DARK_EXACT
+        else:
+            palette = _LIGHT if capabilities.light else _DARK
+        good, active = Style(color=palette.good, bold=True), Style(color=palette.active)
+        warn, bad = Style(color=palette.warn, bold=True), Style(color=palette.bad, bold=True)
+        warn_badge = Style(color=palette.warn_badge[0], bgcolor=palette.warn_badge[1])
+        bad_badge = Style(color=palette.bad_badge[0], bgcolor=palette.bad_badge[1], bold=True)
     else:
         good, active = Style(bold=True), Style()
         warn, bad = Style(bold=True), Style(bold=True, underline=True)

@@ -85,7 +85,7 @@ def arranged(datasets: Sequence[DatasetStatus], sort: Sort, wanted: str, look: L
     key, _ = _KEYS[sort.title]
     keyed = [(key(data), data) for data in found]
     known = [(value, data) for value, data in keyed if value is not None]
-    known.sort(key=lambda entry: entry[0], reverse=sort.descending)  # type: ignore[arg-type,return-value]
+    known.sort(key=lambda entry: entry[0], reverse=sort.descending)
     return [data for _, data in known] + [data for value, data in keyed if value is None]
 
 

@@ -66,7 +66,9 @@ def servers_line(status: RunStatus, width: int, look: Look) -> Strip:
     bad = [server for server in servers if server.state != "ok"]
     idle = [server for server in servers if _no_progress(server, status)]
     if bad or idle:
-        names = ", ".join(f"{_where(server)} {server.state if server in bad else 'no progress'}" for server in bad + idle)
+        names = ", ".join(
+            f"{_where(server)} {server.state if server in bad else 'no progress'}" for server in bad + idle
+        )
         groups.append(group(f"{look.signs.critical} {names}", look.bad, look, shrink_to=20))
     else:
         groups.append(group(f"{look.signs.good} all ok", look.good, look))
@@ -101,7 +103,7 @@ def _server_groups(server: ServerReading, status: RunStatus, look: Look) -> list
     style = look.warn if server.retracted else look.plain
     groups.append(labelled("retracted", human_exact(server.retracted), style, look, 3 if server.retracted else 8))
     if server.model:
-        groups.append(group(server.model, look.dim, look, rank=9))
+        groups.append(group(server.model, look.dim, look, rank=9, shrink_to=12))
     return groups
 
 

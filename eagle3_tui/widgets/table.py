@@ -27,7 +27,8 @@ from eagle3_tui.widgets.progress import overall_share
 _FIXED: Final = 2
 """Lines that stay while the rows between them scroll: titles and total."""
 _MARGIN: Final = 1
-_REVERSED: Final = Style(reverse=True)
+_REVERSED: Final = Style(reverse=True, dim=False)
+"""Dim letters turned round are hard to read."""
 
 
 class DatasetTable(ScrollView):

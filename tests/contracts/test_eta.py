@@ -57,11 +57,14 @@ class TestAfterResume:
         run = make_run(folder, prompts=1000)
         before = [response(f"d-{number}", 40, finished_at=start - 1.5 - number % 7) for number in range(900)]
         count = int(seconds // 10)
-        after = [response(f"d-{900 + number}", 40, finished_at=start + 10 * (number + 1)) for number in range(count)]
+        after = [
+            response(f"d-{900 + each}", 40, started_at=start + 10 * each, finished_at=start + 10 * (each + 1))
+            for each in range(count)
+        ]
         write(run.dataset("d").responses, before + after)
         write(run.events, [event("daemon.started", start)])
         now = start + seconds
-        write(run.telemetry_file("daemon"), [heartbeat(now, in_flight={"d": 4}, **beat)])
+        write(run.telemetry_file("daemon"), [heartbeat(now, in_flight={"d": 1}, concurrency=1, **beat)])
         return build_status(folded(run), Liveness(True, PID, start), now, now)
 
     @pytest.mark.parametrize("start", [NOW, NOW + 0.4, NOW + 3, NOW + 9.99])
@@ -71,7 +74,10 @@ class TestAfterResume:
         assert dataset.prompts is not None
         assert 100 * dataset.done / dataset.prompts == pytest.approx(90.6)
         assert dataset.tokens_per_s == pytest.approx(40 * 0.1, rel=0.02)
-        assert dataset.eta_s == pytest.approx(940, rel=0.02)
+        assert dataset.eta_s == pytest.approx(940, rel=0.06)
+        assert dataset.eta_low_s is not None
+        assert dataset.eta_high_s is not None
+        assert dataset.eta_low_s < 940 < dataset.eta_high_s
         assert status.totals.eta_s == dataset.eta_s
         assert status.state is RunState.RUNNING
 
@@ -80,13 +86,16 @@ class TestAfterResume:
         assert (status.datasets[0].eta_s, status.totals.eta_s, status.datasets[0].tokens_per_s) == (None, None, None)
         assert status.state is RunState.RUNNING
         assert (status.totals.done, status.totals.prompts) == (900, 1000)
+        assert status.totals.eta_why == "0 answers since the start are too few to tell"
 
     def test_stalled_is_unknown(self, tmp_path: Path) -> None:
         status = self.status(tmp_path, 60, NOW, since_progress_s=400.0)
         assert status.state is RunState.STALLED
         assert (status.datasets[0].eta_s, status.totals.eta_s) == (None, None)
+        assert status.totals.eta_why == "stalled: nothing for 400 s, 1 requests open"
 
     def test_paused_is_unknown(self, tmp_path: Path) -> None:
         status = self.status(tmp_path, 60, NOW, state="paused")
         assert status.state is RunState.PAUSED
-        assert (status.datasets[0].eta_s, status.totals.eta_s) == (None, None)
+        assert (status.datasets[0].eta_s, status.totals.eta_s, status.totals.eta_low_s) == (None, None, None)
+        assert status.totals.eta_why == "paused"

@@ -144,7 +144,7 @@ def test_our_own_record() -> None:
         think_end=False,
     )
     assert decode_response_line(encode_line(record)) == [
-        ResponseFact(b"a", Outcome.COMPLETE, 3, 2, "stop", 2, 1.5, False, None, False)
+        ResponseFact(b"a", Outcome.COMPLETE, 3, 2, "stop", 2, 1.5, False, None, False, 1.0)
     ]
 
 

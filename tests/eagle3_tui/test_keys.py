@@ -10,8 +10,10 @@ from textual.pilot import Pilot
 
 from contracts.commands import Command, Pause, Reply, Resume, Set
 from contracts.control_client import ControlTimeout, DaemonNotRunning
-from eagle3_tui.app import Eagle3App, stepped
-from eagle3_tui.keys import KEYS
+from contracts.status import RunState
+from eagle3_tui.app import Eagle3App
+from eagle3_tui.control import stepped
+from eagle3_tui.keys import APP_KEYS, MAIN_KEYS
 from tests.eagle3_tui.conftest import AppMaker
 from tests.eagle3_tui.samples import FakeSender, many_datasets, running, stopped
 from tests.eagle3_tui.screens.support import part_text, shown, text_of, until
@@ -37,7 +39,7 @@ async def test_pause_and_resume(make_app: AppMaker, key: str, command: Command) 
 
 @pytest.mark.parametrize(
     ("concurrency", "direction", "wanted"),
-    [(256, 1, 282), (256, -1, 230), (1, 1, 2), (1, -1, 1), (10, 1, 11), (9, -1, 8), (2, -1, 1)],
+    [(256, 1, 282), (256, -1, 230), (1, 1, 2), (1, -1, 1), (10, 1, 11), (9, -1, 8), (2, -1, 1), (65_000, 1, 65_536)],
 )
 def test_concurrency_by_a_tenth(concurrency: int, direction: int, wanted: int) -> None:
     assert stepped(concurrency, direction) == wanted
@@ -65,7 +67,7 @@ async def test_quick_presses_add_up_and_only_the_last_number_is_needed(make_app:
         return Reply(ok=True, message="set")
 
     app = make_app(running(concurrency=100))
-    app._sender = slow
+    app.control.sender = slow
     async with app.run_test(size=(80, 24)) as pilot:
         await shown(pilot)
         await pilot.press("plus")
@@ -134,7 +136,7 @@ async def test_read_only_sends_nothing(make_app: AppMaker) -> None:
 async def test_a_daemon_that_hangs_holds_up_neither_the_screen_nor_leaving(make_app: AppMaker) -> None:
     hold = threading.Event()
     app = make_app(running())
-    app._sender = lambda command: Reply(ok=hold.wait(30))
+    app.control.sender = lambda command: Reply(ok=hold.wait(30))
     async with app.run_test(size=(80, 24)) as pilot:
         await shown(pilot)
         await pilot.press("p")
@@ -157,43 +159,87 @@ async def test_leaving_is_not_an_error_and_sends_nothing(make_app: AppMaker, key
     assert sender.sent == []
 
 
-async def test_help_lists_every_key_and_any_key_only_closes_it(make_app: AppMaker) -> None:
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_help_lists_every_key_and_any_key_only_closes_it(make_app: AppMaker, size: tuple[int, int]) -> None:
     sender = FakeSender()
     app = make_app(running(), sender=sender)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with app.run_test(size=size) as pilot:
         await shown(pilot)
         await pilot.press("question_mark")
         await pilot.pause()
         text = "\n".join(text_of(app))
-        for key in KEYS:
+        for key in (*MAIN_KEYS, *APP_KEYS):
             assert f"{key.shown} " in text
             assert key.help in text
+        assert "any key closes this" in text
         await pilot.press("p")
         await pilot.pause()
         assert "synth_100k" in text_of(app)[0]
     assert sender.sent == []
 
 
-async def test_the_table_scrolls_and_its_titles_and_total_stay(make_app: AppMaker) -> None:
+async def test_no_key_of_a_screen_is_in_its_table_twice_and_every_action_is_there(make_app: AppMaker) -> None:
+    app = make_app(running())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot)
+        for keys, owner in ((APP_KEYS, app), (MAIN_KEYS, app.screen)):
+            names = [name for key in keys for name in key.keys]
+            assert len(names) == len(set(names))
+            for key in keys:
+                node = app if key.action.startswith("app.") else owner
+                assert hasattr(node, "action_" + key.action.removeprefix("app.").partition("(")[0]), key.action
+
+
+async def test_the_bottom_line_has_the_keys_of_the_state(make_app: AppMaker) -> None:
+    for state, has, lacks in ((RunState.RUNNING, "p pause", "r resume"), (RunState.PAUSED, "r resume", "p pause")):
+        app = make_app(running(state=state))
+        async with app.run_test(size=(120, 36)) as pilot:
+            await shown(pilot)
+            line = part_text(app, "footer")[0]
+            assert has in line
+            assert lacks not in line
+            assert "? help" in line
+            assert "q leave" in line
+
+
+async def test_the_moving_keys_move_the_cursor_and_titles_and_total_stay(make_app: AppMaker) -> None:
     app = make_app(many_datasets())
     async with app.run_test(size=(80, 24)) as pilot:
         await shown(pilot)
-        rows = len(part_text(app, "table")) - 2
+        table = app._run_screen.table
+        rows = table.page_rows
 
-        async def first_row_after(*keys: str) -> str:
+        async def row_after(*keys: str) -> int:
             await pilot.press(*keys)
             await pilot.pause()
             lines = part_text(app, "table")
             assert lines[0].strip().startswith("data set")
             assert lines[-1].strip().startswith("total")
-            return lines[1]
+            assert table.selected is not None
+            return int(table.selected.rpartition("_")[2])
 
-        assert "100/9,000" in await first_row_after("down")
-        assert " 0/9,000" in await first_row_after("up", "up")
-        assert f" {rows * 100:,}/9,000" in await first_row_after("pagedown")
-        assert f" {(30 - rows) * 100:,}/9,000" in await first_row_after("end")
+        assert await row_after("down") == 1
+        assert await row_after("k", "up") == 0
+        assert await row_after("pagedown") == rows
+        assert await row_after("end") == 29
         assert f"{30 - rows + 1}-30/30" in part_text(app, "table")[0]
-        assert " 0/9,000" in await first_row_after("home")
+        assert await row_after("home") == 0
+
+
+async def test_sorting_and_filtering(make_app: AppMaker) -> None:
+    app = make_app(running())
+    async with app.run_test(size=(120, 36)) as pilot:
+        await shown(pilot)
+        await pilot.press("slash", "m", "a", "g", "enter")
+        await pilot.pause()
+        assert app._run_screen.table.count == (1, 10)
+        assert app._run_screen.selected is not None
+        assert app._run_screen.selected.dataset == "B2_magicoder"
+        await pilot.press("escape", "s")
+        await pilot.pause()
+        assert app._run_screen.table.count == (10, 10)
+        assert app._run_screen.table.sort.title is not None
+    assert app.return_code is None
 
 
 async def test_a_message_gives_way_to_the_keys(make_app: AppMaker, monkeypatch: pytest.MonkeyPatch) -> None:

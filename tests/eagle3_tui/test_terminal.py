@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from eagle3_tui.terminal import ASCII_SIGNS, UNICODE_SIGNS, Capabilities, detect, refusal
+from eagle3_tui.terminal import ASCII_SIGNS, THEMES, UNICODE_SIGNS, Capabilities, detect, refusal, with_theme
 from eagle3_tui.text import cell_width
+from eagle3_tui.widgets.look import look_for
 
 
 class Stream:
@@ -34,6 +35,30 @@ def test_signs_follow_the_locale(environ: dict[str, str], encoding: str, unicode
 def test_no_color(value: str | None, color: bool) -> None:
     environ = {} if value is None else {"NO_COLOR": value}
     assert detect(environ, "utf-8").color is color
+
+
+@pytest.mark.parametrize(
+    ("value", "light"),
+    [("15;0", False), ("0;15", True), ("0;default;7", True), ("12;8", False), ("default;default", False), ("", False)],
+)
+def test_the_background_as_the_terminal_says(value: str, light: bool) -> None:
+    assert detect({"COLORFGBG": value}, "utf-8").light is light
+
+
+def test_a_theme_that_was_asked_for_holds_against_what_was_detected() -> None:
+    light = Capabilities(light=True)
+    assert with_theme(light, "auto") == light
+    assert with_theme(light, "dark") == Capabilities(light=False)
+    assert with_theme(Capabilities(), "light-exact") == Capabilities(light=True, exact=True)
+    looks = [look_for(with_theme(Capabilities(), theme)) for theme in THEMES]
+    # Three colours of their own each, except that the sixteen of a light background share one with the dark one.
+    assert len({(look.warn, look.active) for look in looks}) == len(THEMES) - 1
+
+
+def test_without_colour_no_theme_has_any() -> None:
+    for theme in THEMES:
+        look = look_for(with_theme(Capabilities(color=False), theme))
+        assert all(style.color is None for style in (look.good, look.active, look.warn, look.bad, look.bad_badge))
 
 
 def test_every_stream_must_be_a_terminal() -> None:

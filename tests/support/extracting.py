@@ -1,6 +1,6 @@
 """Runs with the stage extract on the embedded server: its options, its process, and what must hold of what is stored.
 
-``python -m tests.support.extracting DUMPS PORT`` starts embedded servers by fork, one at a time, so that a start after
+``python -m tests.support.extracting`` starts embedded servers by fork, one at a time, so that a start after
 a kill -9 costs no import of torch.
 """
 
@@ -13,9 +13,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,8 @@ from tests.support.runs import records
 LAYERS = (1, 3, 4)
 ROW_BYTES = 4 * 64 * 4
 """Of the embedded model: three layers and the last, 64 values each, float32."""
+SHORT = {"max_new_tokens": 10}
+"""``[sampling]``: the tiny model takes some milliseconds for a token."""
 NORMS = {"safetensors": "post", "specforge": "post", "modelopt": "post", "speculators": "over_weight"}
 ROOT = Path(__file__).parents[2]
 
@@ -135,10 +139,11 @@ def _expected(folder: Path) -> dict[bytes, tuple[list[int], list[int]]]:
     lines = {sample_key(line["sample_id"]): line for line in records(folder / "prompts.jsonl")}
     found = {key: (line["input_ids"], line["loss_mask"]) for key, line in lines.items() if "loss_mask" in line}
     for line in records(folder / "raw_responses.jsonl"):
-        prompt = lines.get(sample_key(line["sample_id"]))
-        if prompt is not None and line.get("output_ids"):
-            head, tail = prompt["input_ids"], line["output_ids"][:-1]
-            found.setdefault(sample_key(line["sample_id"]), (head + tail, [0] * len(head) + [1] * len(tail)))
+        key = sample_key(line["sample_id"] if "sample_id" in line else line["id"])
+        prompt, output = lines.get(key), (line | line.get("response", {})).get("output_ids")
+        if prompt is not None and output:
+            head, tail = prompt["input_ids"], output[:-1]
+            found.setdefault(key, (head + tail, [0] * len(head) + [1] * len(tail)))
     return found
 
 
@@ -155,64 +160,82 @@ def free_port() -> int:
 
 
 class ServerProcess:
-    """The embedded server as a process at one port, to be killed and started again; `latency`: of its faults."""
+    """The embedded server as a process at one port, to be killed and started again.
 
-    def __init__(self, dumps: Path, **options: Any) -> None:
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.pid: int | None = None
-        given = json.dumps({"port": self.port, "eos_bias": 3.0, **options})
-        self._zygote = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.extracting", str(dumps), given],
+    Args:
+        zygote: Starts it.
+        dumps: The dump folder.
+        options: Of the server; `latency`: of its faults.
+    """
+
+    def __init__(self, zygote: ServerZygote, dumps: Path, **options: Any) -> None:
+        self._zygote = zygote
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self._start = json.dumps({"dumps": str(dumps), "port": port, **options})
+        self._pid: int | None = None
+
+    def start(self) -> None:
+        """Start it; it serves when this returns."""
+        self._pid = self._zygote.start(self._start)
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self._pid is not None:
+            os.kill(self._pid, signal.SIGKILL)
+            self._pid = None
+
+    def __enter__(self) -> ServerProcess:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+
+class ServerZygote:
+    """The other end of `serve`: starts one server at a time."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.extracting"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
         )
 
-    def start(self) -> None:
-        """Start it; it serves when this returns."""
-        assert self._zygote.stdin is not None and self._zygote.stdout is not None
-        self._zygote.stdin.write("start\n")
-        self._zygote.stdin.flush()
-        self.pid = int(self._zygote.stdout.readline())
+    def start(self, line: str) -> int:
+        """Start a server; return its pid when it serves."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
 
-    def kill(self) -> None:
-        """kill -9."""
-        if self.pid is not None:
-            os.kill(self.pid, signal.SIGKILL)
-            self.pid = None
+    def __enter__(self) -> ServerZygote:
+        return self
 
-    def close(self) -> None:
-        """End everything."""
-        self.kill()
-        assert self._zygote.stdin is not None and self._zygote.stdout is not None
-        self._zygote.stdin.close()
-        self._zygote.wait(10)
-        self._zygote.stdout.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._process.stdout.close()
 
 
-@contextmanager
-def server_process(dumps: Path, **options: Any) -> Iterator[ServerProcess]:
-    """A started server, ended with the block."""
-    server = ServerProcess(dumps, **options)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
-
-
-def serve(dumps: Path, options: dict[str, Any]) -> None:
+def serve() -> None:
     import torch  # noqa: F401 - what every child needs
 
-    for _ in sys.stdin:
+    for line in sys.stdin:
         ready, tell = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.close(0)
             os.close(ready)
-            asyncio.run(_serve(dumps, options, tell))
+            asyncio.run(_serve(json.loads(line), tell))
             os._exit(0)
         os.close(tell)
         os.read(ready, 1)
@@ -221,11 +244,19 @@ def serve(dumps: Path, options: dict[str, Any]) -> None:
         os.waitpid(pid, 0)
 
 
-async def _serve(dumps: Path, options: dict[str, Any], tell: int) -> None:
-    latency = options.pop("latency", 0.0)
+async def _serve(options: dict[str, Any], tell: int) -> None:
+    dumps, latency = Path(options.pop("dumps")), options.pop("latency", 0.0)
     async with dumping(dumps, faults=Faults(latency=latency), **options):
         os.write(tell, b"r")
         await asyncio.Event().wait()
+
+
+@contextmanager
+def in_memory() -> Iterator[Path]:
+    """A temporary folder in memory, where there is one: hundreds of syncs cost nothing there."""
+    shm = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="e3test-", dir=shm if os.access(shm, os.W_OK) else None) as folder:
+        yield Path(folder)
 
 
 @contextmanager
@@ -243,4 +274,4 @@ def small_disk(folder: Path, megabytes: float) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]), json.loads(sys.argv[2]))
+    serve()

@@ -49,9 +49,11 @@ def make_run(
     `stages` names others."""
     if extract is not None and stages is None:
         stages = ["generate", "extract"]
+    # An answer of one token has nothing to learn from: a run that extracts would refuse it.
+    least = {} if extract is None else {"min_new_tokens": 2}
     tables: dict[str, dict[str, Any]] = {
         "run": {"name": "tested", **({} if stages is None else {"stages": stages})},
-        "sampling": {"max_new_tokens": 64, **(sampling or {})},
+        "sampling": {"max_new_tokens": 64, **least, **(sampling or {})},
         "generate": {
             "concurrency": concurrency,
             "vocab_size": 1_000_000,

@@ -18,6 +18,8 @@ from contracts.fold.dataset import DatasetFold, DatasetState
 from contracts.fold.failures import SampleFailure
 from contracts.fold.hidden import StoredForm, StoredSize
 from contracts.fold.history import Bucket
+from contracts.fold.lengths import Lengths
+from contracts.fold.pace import Pace, Stretch
 from contracts.fold.run import RunFold
 from contracts.journal.tail import Position, Tail
 from contracts.records import CaptureCheck, DroppedSample, FailureClass, NextStep
@@ -279,13 +281,16 @@ def test_the_version_is_raised_when_folds_change() -> None:
             type(DatasetState().failures),
             type(DatasetState().hidden),
             Bucket,
+            Lengths,
+            Pace,
+            Stretch,
             SampleFailure,
             StoredForm,
             StoredSize,
         )
     ]
     digest = hashlib.sha256("\n".join(fields).encode()).hexdigest()[:12]
-    assert (checkpoint_module.VERSION, digest) == (6, "79689fcf97f4")
+    assert (checkpoint_module.VERSION, digest) == (7, "417abaa05fa8")
 
 
 @settings(max_examples=25, deadline=None)

@@ -1,5 +1,6 @@
 """Dumps that are wrong in every known way: each is found and named, tried again, and nothing wrong is stored."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,11 @@ import pytest
 from contracts.records import FailureClass, Requeue, Stage, encode_line
 from daemon.request_ids import is_probe
 from tests.support.extracting import (
+    SHORT,
     check_stored,
     dumping,
     extract,
+    in_memory,
     left_in,
     pretokenized,
     prompts,
@@ -18,6 +21,13 @@ from tests.support.extracting import (
 from tests.support.runs import failures, make_run, responses, run_to_end, running, until
 
 pytestmark = pytest.mark.usefixtures("quick")
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    with in_memory() as folder:
+        yield folder
+
 
 SAMPLES = 12
 PASSING = {
@@ -39,14 +49,14 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("capture", ["generating", "afterwards"])
-async def test_every_bad_dump_is_named_and_made_again(tmp_path: Path, capture: str) -> None:
-    dumps = tmp_path / "dumps"
+async def test_every_bad_dump_is_named_and_made_again(memory: Path, capture: str) -> None:
+    dumps = memory / "dumps"
     async with dumping(dumps) as server:
         run = make_run(
-            tmp_path / "run", [server.url],
+            memory / "run", [server.url],
             {"B1": prompts(SAMPLES, longest=2) if capture == "generating" else pretokenized(SAMPLES)},
             concurrency=SAMPLES,
-            extract=extract(dumps, capture=capture, dump_wait_s=0.4),
+            sampling=SHORT, extract=extract(dumps, capture=capture, dump_wait_s=0.4),
         )  # fmt: skip
         server.options.dump_faults.force(None, *PASSING)  # the probe's dump is good  # type: ignore[arg-type]
         assert await run_to_end(run) is False
@@ -62,11 +72,13 @@ async def test_every_bad_dump_is_named_and_made_again(tmp_path: Path, capture: s
     assert left_in(dumps) == []
 
 
-async def test_rows_of_two_requests_exchanged(tmp_path: Path) -> None:
+async def test_rows_of_two_requests_exchanged(memory: Path) -> None:
     """Case 17: rows belong to the request whose ids they were computed from."""
-    dumps = tmp_path / "dumps"
+    dumps = memory / "dumps"
     async with dumping(dumps) as server:
-        run = make_run(tmp_path / "run", [server.url], {"B1": prompts(12)}, concurrency=8, extract=extract(dumps))
+        run = make_run(
+            memory / "run", [server.url], {"B1": prompts(12)}, concurrency=8, sampling=SHORT, extract=extract(dumps)
+        )
         server.options.dump_faults.force(None, None, "swap", None, "swap", None, "swap", "swap")
         assert await run_to_end(run) is False
     found = failures(run)
@@ -76,13 +88,13 @@ async def test_rows_of_two_requests_exchanged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["zero_row", "never"])
-async def test_what_stays_wrong_is_given_up_after_three_and_a_person_can_ask_again(tmp_path: Path, fault: str) -> None:
-    dumps = tmp_path / "dumps"
+async def test_what_stays_wrong_is_given_up_after_three_and_a_person_can_ask_again(memory: Path, fault: str) -> None:
+    dumps = memory / "dumps"
     async with dumping(dumps) as server:
         server.options.dump_faults.force(None)
         run = make_run(
-            tmp_path / "run", [server.url], {"B1": prompts(3), "A1": pretokenized(2)},
-            extract=extract(dumps, dump_wait_s=0.1),
+            memory / "run", [server.url], {"B1": prompts(3), "A1": pretokenized(2)},
+            sampling=SHORT, extract=extract(dumps, dump_wait_s=0.1),
         )  # fmt: skip
         setattr(server.options.dump_faults, fault, 1.0)
         async with running(run) as work:
@@ -109,10 +121,12 @@ def _requeue(run: Path) -> None:
             file.write(encode_line(Requeue(at=1.0, error=FailureClass.CAPTURE, stage=Stage.EXTRACT)))
 
 
-async def test_a_person_asks_again_while_the_daemon_runs(tmp_path: Path) -> None:
-    dumps = tmp_path / "dumps"
+async def test_a_person_asks_again_while_the_daemon_runs(memory: Path) -> None:
+    dumps = memory / "dumps"
     async with dumping(dumps) as server:
-        run = make_run(tmp_path / "run", [server.url], {"B1": prompts(3)}, extract=extract(dumps, dump_wait_s=60.0))
+        run = make_run(
+            memory / "run", [server.url], {"B1": prompts(3)}, sampling=SHORT, extract=extract(dumps, dump_wait_s=60.0)
+        )
         server.options.dump_faults.force(None, "never")  # it is waited for, and keeps the daemon there
         async with running(run) as work:
             server.options.dump_faults.zero_row = 1.0
@@ -130,11 +144,13 @@ def _given_up(run: Path) -> int:
     return sum(each["next"] == "quarantined" for each in failures(run))
 
 
-async def test_a_dump_that_grows_for_two_seconds(tmp_path: Path) -> None:
+async def test_a_dump_that_grows_for_two_seconds(memory: Path) -> None:
     """Case 20: the copy is whole, whenever the rows come; the same where they never come (see `PASSING`)."""
-    dumps = tmp_path / "dumps"
+    dumps = memory / "dumps"
     async with dumping(dumps) as server:
-        run = make_run(tmp_path / "run", [server.url], {"B1": prompts(6)}, extract=extract(dumps, dump_wait_s=20.0))
+        run = make_run(
+            memory / "run", [server.url], {"B1": prompts(6)}, sampling=SHORT, extract=extract(dumps, dump_wait_s=20.0)
+        )
         server.options.dump_faults.late_s = 2.0
         server.options.dump_faults.force(None, "late", None, "late")
         assert await run_to_end(run) is False
@@ -143,11 +159,13 @@ async def test_a_dump_that_grows_for_two_seconds(tmp_path: Path) -> None:
     assert left_in(dumps) == []
 
 
-async def test_rows_that_come_when_nobody_waits_any_more_do_not_stay(tmp_path: Path) -> None:
+async def test_rows_that_come_when_nobody_waits_any_more_do_not_stay(memory: Path) -> None:
     """Nothing leaks over hours: what comes too late is removed while the daemon runs."""
-    dumps = tmp_path / "dumps"
+    dumps = memory / "dumps"
     async with dumping(dumps) as server:
-        run = make_run(tmp_path / "run", [server.url], {"B1": prompts(4)}, extract=extract(dumps, dump_wait_s=0.1))
+        run = make_run(
+            memory / "run", [server.url], {"B1": prompts(4)}, sampling=SHORT, extract=extract(dumps, dump_wait_s=0.1)
+        )
         server.options.dump_faults.late_s = 0.6
         server.options.dump_faults.force(None, "late", "late", "late", "late")
         async with running(run) as work:

@@ -286,7 +286,17 @@ def test_each_data_set_has_its_folder(stored: StoredRun, tmp_path: Path) -> None
     holds(tmp_path / "out" / "B2", "specforge", other.samples)
     (one,) = export_run(stored.run.path, "specforge", tmp_path / "alone", datasets=["B2"])
     assert one.samples == 2
-    assert [path.name for path in (tmp_path / "alone").iterdir()] == ["B2"]
+    assert sorted(path.name for path in (tmp_path / "alone").iterdir()) == ["B2", "vocab_mapping"]
+
+
+def test_all_that_is_exported_has_one_vocabulary(stored: StoredRun, tmp_path: Path) -> None:
+    StoredRun(stored.run.path, "safetensors", known_samples(lengths=(4, 9)), "B2")
+    export_run(stored.run.path, "specforge", tmp_path / "out")
+    export_run(stored.run.path, "specforge", tmp_path / "alone", datasets=["B2"])
+    name = Path("vocab_mapping", "vocab_mapping.pt")
+    together = {(tmp_path / "out" / folder / name).read_bytes() for folder in (".", "B1", "B2")}
+    alone = {(tmp_path / "alone" / folder / name).read_bytes() for folder in (".", "B2")}
+    assert len(together) == len(alone) == 1 and together != alone
 
 
 def test_a_folder_with_samples_of_something_else_is_left_alone(stored: StoredRun, tmp_path: Path) -> None:

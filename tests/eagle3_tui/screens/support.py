@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from textual.pilot import Pilot
+from textual.strip import Strip
 from textual.widget import Widget
 
 from eagle3_tui.app import Eagle3App
+from eagle3_tui.feed.state import View
+from eagle3_tui.screens.main import MainScreen
+from eagle3_tui.widgets.canvas import Canvas
+from eagle3_tui.widgets.line import strip
 
 
 async def until(pilot: Pilot[int], true: Callable[[], bool]) -> None:
@@ -36,3 +41,16 @@ def part_text(app: Eagle3App, part: str) -> list[str]:
     """Return the lines of one part."""
     widget = app.screen.query_one(f"#{part}", Widget)
     return [widget.render_line(y).text for y in range(widget.size.height)]
+
+
+class FullCanvas(Canvas):
+    """Fills its place, in the place of the history."""
+
+    def lines(self, view: View, width: int, height: int) -> list[Strip]:
+        return [strip([("~" * width, self.look.dim)], width, self.look)] * height
+
+
+def with_history(app: Eagle3App) -> Eagle3App:
+    """Give the main screen something in the place of the history."""
+    app._run_screen = MainScreen(app.look, read_only=False, farewell=True, history=FullCanvas(app.look, id="plot"))
+    return app

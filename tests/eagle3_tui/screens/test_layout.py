@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eagle3_tui.screens.layout import Needs, share_out
+from eagle3_tui.screens.layout import Needs, gpus_width, has_plot, share_out
 
 NEEDS = st.builds(
     Needs,
@@ -16,7 +17,10 @@ NEEDS = st.builds(
     table=st.integers(2, 60),
     gpus=st.integers(1, 16),
     servers=st.integers(0, 10),
+    figures=st.integers(0, 20),
     stores=st.booleans(),
+    plot=st.booleans(),
+    beside=st.booleans(),
 )
 
 
@@ -29,6 +33,7 @@ def test_every_line_is_given_out_and_none_twice(height: int, needs: Needs) -> No
     assert got.events >= 0
     assert (got.alerts > 0) == (needs.alerts > 0)
     assert got.gpus in (1, needs.gpus)
+    assert got.plot == 0 or (needs.plot and got.plot >= 6)
     assert got.alerts <= max(height // 3, 1)
 
 
@@ -70,5 +75,36 @@ def test_a_high_screen_keeps_the_grid_however_many_data_sets() -> None:
 def test_advice_of_many_alerts_takes_no_line_from_the_data_sets() -> None:
     needs = Needs(header=3, alerts=12, brief=9, urgent=9, table=12, gpus=4, servers=2)
     got = share_out(36, needs)
-    assert (got.alerts, got.table) == (9, 10)
+    assert (got.alerts, got.table) == (9, 9)
     assert share_out(60, needs).alerts == 12
+
+
+def test_the_history_has_its_place_on_a_high_screen_only() -> None:
+    needs = Needs(header=4, alerts=0, brief=0, urgent=0, table=12, gpus=8, servers=2, plot=True, beside=True)
+    beside = share_out(36, needs)
+    assert (beside.table, beside.gpus, beside.servers, beside.plot, beside.events) == (12, 8, 2, 9, 5)
+    below = share_out(36, replace(needs, beside=False, gpus=2))
+    assert (below.table, below.plot, below.middle()) == (12, 7, 9)
+    assert share_out(100, needs).plot == 16
+
+
+@pytest.mark.parametrize(
+    ("size", "gpus", "expected"),
+    [
+        ((80, 24), 8, (False, False)),
+        ((120, 29), 8, (False, False)),
+        ((100, 36), 8, (True, False)),
+        ((120, 36), 8, (True, True)),
+        ((120, 36), 0, (True, False)),
+        ((300, 100), 16, (True, True)),
+    ],
+)
+def test_where_the_history_is(size: tuple[int, int], gpus: int, expected: tuple[bool, bool]) -> None:
+    assert has_plot(*size, gpus, wanted=True) == expected
+    assert has_plot(*size, gpus, wanted=False) == (False, False)
+
+
+@given(st.integers(120, 300), st.integers(4, 16))
+def test_gpus_leave_room_for_the_history(width: int, gpus: int) -> None:
+    assert gpus_width(width, gpus, beside=True) <= width - 34
+    assert gpus_width(width, gpus, beside=False) == width

@@ -8,17 +8,21 @@ from eagle3_tui.feed.state import View
 from eagle3_tui.terminal import Capabilities
 from tests.eagle3_tui.conftest import AppMaker
 from tests.eagle3_tui.samples import SCENES, running
-from tests.eagle3_tui.screens.support import shown, text_of
+from tests.eagle3_tui.scenes import ALL_SCENES
+from tests.eagle3_tui.screens.support import shown, text_of, with_history
 
-SWEEP = [(0, 0), (1, 1), (20, 5), (200, 60), (10, 3), (80, 24), (40, 12), (39, 12), (41, 200), (300, 12), (80, 24)]
+SWEEP = [
+    (0, 0), (1, 1), (20, 5), (200, 60), (10, 3), (80, 24), (40, 12), (39, 12), (41, 200), (300, 12), (300, 100),
+    (119, 30), (120, 30), (80, 24),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("scene", "start"),
-    [("stalled", (0, 0)), ("cjk", (1, 1)), ("gpus_16", (20, 5)), ("stopped", (0, 0)), ("storing", (1, 1))],
+    [("stalled", (0, 0)), ("hundred", (1, 1)), ("wide_run", (20, 5)), ("start", (0, 0)), ("failing", (1, 1))],
 )
 async def test_resize_sweep(make_app: AppMaker, scene: str, start: tuple[int, int]) -> None:
-    app = make_app(SCENES[scene]())
+    app = with_history(make_app(ALL_SCENES[scene]()))
     async with app.run_test(size=start) as pilot:
         await shown(pilot)
         for width, height in SWEEP:
@@ -44,6 +48,20 @@ async def test_every_line_is_as_wide_as_the_screen(make_app: AppMaker, unicode: 
                     assert sum(segment.cell_length for segment in strip) == width, (part, y, strip.text)
 
 
+@pytest.mark.parametrize(
+    ("size", "region"), [((120, 36), (62, 19, 58, 10)), ((100, 36), (0, 23, 100, 6)), ((80, 24), (0, 0, 0, 0))]
+)
+async def test_the_history_is_beside_the_gpus_or_below(
+    make_app: AppMaker, size: tuple[int, int], region: tuple[int, int, int, int]
+) -> None:
+    app = with_history(make_app(running()))
+    async with app.run_test(size=size) as pilot:
+        await shown(pilot)
+        assert app.screen.query_one("#plot").region == region
+        gpus = app.screen.query_one("#gpus").region
+        assert gpus.height == (8 if size[0] == 120 else 4)
+
+
 async def test_small_screen_still_says_how_it_goes(make_app: AppMaker) -> None:
     app = make_app(SCENES["stalled"]())
     async with app.run_test(size=(30, 8)) as pilot:
@@ -60,8 +78,10 @@ async def test_all_that_matters_is_on_80x24(make_app: AppMaker) -> None:
         await shown(pilot)
         text = "\n".join(text_of(app))
     for needed in (
-        "synth_100k", "● running", "1 warning", "ETA 13h 05m", "35 %", "tok/s now", "in flight 248/256", "failed 12",
-        "unreadable 0", "B1_opencode", "B6_wildchat", "7,412/9,000", "GPUs", "94 %", "127.0.0.1:30000", "q leave",
+        "synth_100k", "● running", "1 warning", "ETA 11:18 tomorrow  (in 13h 05m)", "elapsed 4h 12m", "35 %",
+        "tok/s now", "in flight 248/256", "failed 12",
+        "unreadable 0", "B1_opencode", "running", "B6_wildchat",
+        "7,412/9,000", "GPUs", "94 %", "127.0.0.1:30000", "q leave",
     ):  # fmt: skip
         assert needed in text, needed
 
@@ -85,3 +105,17 @@ async def test_before_the_first_reading_it_says_so(make_app: AppMaker) -> None:
         app._run_screen.show(View())
         await pilot.pause()
         assert "reading the run's files" in text_of(app)[0]
+
+
+@pytest.mark.parametrize("theme", ["ansi-dark", "ansi-light"])
+async def test_only_the_sixteen_colours_of_the_terminal(make_app: AppMaker, theme: str) -> None:
+    """Then it suits light and dark terminals alike: nothing is painted over their background."""
+    app = make_app(ALL_SCENES["failing"]())
+    app.theme = theme
+    async with app.run_test(size=(120, 36)) as pilot:
+        await shown(pilot)
+        styles = {segment.style for strip in app.screen._compositor.render_strips() for segment in strip}
+    assert len(styles) > 5
+    for style in styles:
+        for color in (style.color, style.bgcolor) if style is not None else ():
+            assert color is None or color.number is not None or color.is_default, style

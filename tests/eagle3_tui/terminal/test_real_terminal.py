@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -130,13 +131,49 @@ def test_without_a_terminal_nothing_is_drawn(folder: Path) -> None:
     assert b"\x1b" not in done.stderr
 
 
-def test_a_crash_is_an_error(folder: Path) -> None:
-    crash = START.replace("sys.exit", "import eagle3_tui.feed.state as s; s.Feed.view = lambda self: 1 / 0; sys.exit")
+@pytest.mark.parametrize("broken", ["state as s; s.Feed.view", "state as s; s.Feed._read"])
+def test_a_crash_is_told_in_a_sentence_with_the_place_of_its_traceback(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, broken: str
+) -> None:
+    crash = START.replace("sys.exit", f"import eagle3_tui.feed.{broken} = lambda self: 1 / 0; sys.exit")
+    temporary = tmp_path_factory.mktemp("temporary")
     child = pexpect.spawn(
-        sys.executable, ["-c", crash, str(folder)], env=environment(), dimensions=(24, 80), timeout=20
+        sys.executable,
+        ["-c", crash, str(folder)],
+        env=environment(TMPDIR=str(temporary)),
+        dimensions=(24, 80),
+        timeout=20,
     )
     output = child.read()
     child.wait()
     assert child.exitstatus == 1
-    assert b"ZeroDivisionError" in output
+    said = output[output.rfind(b"\x1b[?1049l") :].decode()
     assert output.rfind(b"\x1b[?1049h") < output.rfind(b"\x1b[?1049l")
+    assert "ZeroDivisionError: division by zero" in said
+    [trace] = temporary.glob("eagle3-tui-*.traceback.txt")
+    assert str(trace) in said
+    assert "Traceback" not in said
+    assert "1 / 0" in trace.read_text()
+    assert stat.S_IMODE(trace.stat().st_mode) == 0o600
+
+
+def test_the_mouse_is_given_and_taken_at_run_time(terminal: Terminal) -> None:
+    terminal.until("B1_cod", "q leave")
+    terminal.child.send("m")
+    terminal.until("the mouse is the terminal's")
+    assert terminal.sent.rfind(b"\x1b[?1003h") < terminal.sent.rfind(b"\x1b[?1003l")
+    terminal.child.send("m")
+    terminal.until("used here again")
+    assert terminal.sent.rfind(b"\x1b[?1003h") > terminal.sent.rfind(b"\x1b[?1003l")
+    terminal.child.send("q")
+    assert terminal.ended() == 0
+    terminal.assert_restored()
+
+
+def test_nothing_is_sent_while_nothing_changes(terminal: Terminal) -> None:
+    terminal.until("done 20", "q leave")
+    while (before := len(terminal.sent)) != (terminal.read(0.5), len(terminal.sent))[1]:
+        pass  # what was still on its way
+    for _ in range(4):
+        terminal.read(0.5)
+    assert len(terminal.sent) == before

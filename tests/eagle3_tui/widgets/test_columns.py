@@ -4,7 +4,8 @@ import pytest
 
 from contracts.status import DatasetStage, DatasetStatus, RunState
 from eagle3_tui.terminal import Capabilities
-from eagle3_tui.widgets.columns import Column, Row, choose_columns
+from eagle3_tui.widgets.cells import Row
+from eagle3_tui.widgets.columns import Column, choose_columns
 from eagle3_tui.widgets.look import look_for
 from tests.eagle3_tui.samples import NOW, dataset, hidden, running, storing
 
@@ -32,13 +33,20 @@ def test_which_columns_stay_on_a_narrow_screen() -> None:
     assert titles(choose_columns(calm, 78)) == [
         "data set", "stage", "done/prompts", "to target", "tok/s", "failed", "ETA",
     ]  # fmt: skip
-    assert len(choose_columns(calm, 118)) == 11
+    assert len(choose_columns(calm, 118)) == 10
 
 
 def test_a_count_that_calls_for_attention_stays() -> None:
     troubled = running(datasets=[dataset("B2_magicoder", unreadable=2)])
     assert "unread" in titles(choose_columns(troubled, 50))
-    assert "unread" not in titles(choose_columns(running(datasets=[dataset("B2_magicoder")]), 50))
+    assert "unread" not in titles(choose_columns(running(datasets=[dataset("B2_magicoder")]), 158))
+
+
+def test_a_wide_screen_shows_more_and_longer_names_and_bars() -> None:
+    found = titles(choose_columns(running(), 198))
+    assert {"in flight", "run tok/s", "left", "unread"} <= set(found)
+    (bar,) = (column for column in choose_columns(running(), 198) if column.title == "to target")
+    assert bar.width > 24 + 6
 
 
 def test_missing_is_a_dash_and_never_a_zero() -> None:
@@ -50,7 +58,8 @@ def test_missing_is_a_dash_and_never_a_zero() -> None:
     )  # fmt: skip
     assert cells == {
         "data set": "x", "stage": "-", "done/prompts": "5/-", "to target": "-", "tokens": "-", "mean": "-",
-        "tok/s": "-", "length": "-", "failed": "0", "unread": "0", "ETA": "-",
+        "in flight": "62", "tok/s": "-", "run tok/s": "1,390", "length": "-", "failed": "0", "unread": "0",
+        "left": "-", "ETA": "-",
     }  # fmt: skip
 
 
@@ -81,6 +90,10 @@ def test_stages_are_words_and_shapes() -> None:
 def test_short_names_do_not_cut_the_title(width: int) -> None:
     assert titles(choose_columns(running(datasets=[dataset("B1")]), width))[0] == "data set"
     assert choose_columns(running(datasets=[dataset("B1")]), width)[0].width >= len("  data set")
+
+
+def test_what_is_done_has_no_time_left() -> None:
+    assert (drawn(dataset("x"))["left"], drawn(dataset("x", DatasetStage.FINISHED))["left"]) == ("21m 25s", "-")
 
 
 def test_a_finished_data_set_with_prompts_given_up_has_the_sign_of_a_warning() -> None:

@@ -7,18 +7,16 @@ from typing import Any
 import pytest
 from textual.strip import Strip
 
-from contracts.records import Event, GpuReading, Severity
+from contracts.records import Event, Severity
 from contracts.status import RunState, RunStatus
 from eagle3_tui.feed.state import View
 from eagle3_tui.keys import usable_keys
 from eagle3_tui.terminal import Capabilities
-from eagle3_tui.widgets.alerts import alert_lines, alerts_height, brief_height, urgent_height
+from eagle3_tui.widgets.alerts import alert_lines, alerts_height, brief_height, key_of, urgent_height
 from eagle3_tui.widgets.events import event_line, occurrences
 from eagle3_tui.widgets.footer import key_line
-from eagle3_tui.widgets.gpus import gpu_grid, gpu_line
 from eagle3_tui.widgets.header import header_height, header_lines
 from eagle3_tui.widgets.look import look_for
-from eagle3_tui.widgets.servers import server_line, servers_line
 from eagle3_tui.widgets.times import moment, short_moment, stamp
 from tests.eagle3_tui.samples import (
     LENGTH_ALERT,
@@ -27,7 +25,6 @@ from tests.eagle3_tui.samples import (
     alert,
     extracting,
     finished,
-    gpus,
     running,
     server,
     stopped,
@@ -46,13 +43,39 @@ def header(view: View, width: int = 120) -> list[str]:
     return texts(header_lines(view, width, LOOK))
 
 
-def test_eta_is_a_span_and_a_time_of_day() -> None:
-    assert "ETA 13h 05m  done 11:18 tomorrow" in header(View(running()))[0]
+def test_eta_is_a_time_of_day_and_a_span() -> None:
+    assert "ETA 11:18 tomorrow  (in 13h 05m)" in header(View(running()))[0]
+
+
+@pytest.mark.parametrize(("width", "line"), [(80, 2), (120, 0)])
+def test_elapsed_is_where_there_is_room(width: int, line: int) -> None:
+    assert [("elapsed 4h 12m" in text) for text in header(View(running()), width)] == [
+        place == line for place in range(3)
+    ]
+
+
+def test_the_state_names_what_is_missing() -> None:
+    assert "■ stopped: no daemon" in header(View(stopped()))[0]
+    down = running(state=RunState.STALLED, servers=[server(state="down")])
+    assert "▲ stalled: server down" in header(View(down))[0]
+    down.servers.append(server(30001, state="refused"))
+    assert "▲ stalled: all servers down" in header(View(down))[0]
+    down.servers.append(server(30002))
+    assert "▲ stalled " in header(View(down))[0]
 
 
 @pytest.mark.parametrize("state", [RunState.STALLED, RunState.PAUSED])
 def test_eta_is_unknown_while_nothing_moves(state: RunState) -> None:
-    assert f"ETA unknown: {state.value}" in header(View(running(state=state)))[0]
+    assert f"ETA unknown  ({state.value})" in header(View(running(state=state)))[0]
+
+
+def test_eta_says_how_sure_it_is_and_why_there_is_none() -> None:
+    status = running()
+    status.totals.eta_low_s, status.totals.eta_high_s = 43_800.0, 51_600.0
+    assert "ETA 11:18 tomorrow  (in 13h 05m, 12h 10m - 14h 20m)" in header(View(status))[0]
+    assert "ETA 11:18 tomorrow  (12h 10m - 14h 20m)" in header(View(status), 80)[0]
+    status.totals.eta_s, status.totals.eta_why = None, "no answer yet"
+    assert "ETA unknown  (no answer yet)" in header(View(status))[0]
 
 
 def test_no_alert_is_said_and_no_check_mark_where_nothing_runs() -> None:
@@ -78,7 +101,7 @@ def test_unknown_counts_and_waiting_are_shown_when_there_are_any() -> None:
     assert "without count" not in header(View(status))[2]
     status.totals.unknown_counts = 3
     status.totals.waiting_retry = 7
-    assert "without count 3  waiting for retry 7" in header(View(status))[2]
+    assert "failed 12  retrying 7  quarantined 1  unreadable 0  without count 3" in header(View(status))[2]
 
 
 def test_finished_is_all_of_it() -> None:
@@ -164,51 +187,6 @@ def test_many_alerts_take_a_line_each_and_the_last_line_says_how_many_are_missin
     assert brief_height(few, 80, LOOK) == alerts_height(few, 80, LOOK) > 1
 
 
-def line_of(found: list[GpuReading] | None, state: str | None = "ok", width: int = 80) -> str:
-    return gpu_line(running(gpus=found, gpu_state=state), width, LOOK).text
-
-
-def test_no_telemetry_and_no_gpu_are_different_things() -> None:
-    assert "unknown: no readings" in line_of(None, None)
-    assert "none (no NVIDIA driver)" in line_of([], "no NVIDIA driver")
-
-
-def test_memory_that_is_not_reported_is_not_a_zero() -> None:
-    """Case 40."""
-    gpu = GpuReading(index=0, utilization_pct=37.0, temperature_c=54.0)
-    line = line_of([gpu])
-    for needed in ("37 %", "54 °C", "memory n/a"):
-        assert needed in line
-    grid = texts(gpu_grid([gpu], 120, LOOK))[0]
-    for needed in ("37 %", "54 °C", "memory n/a", "-/- W"):
-        assert needed in grid
-    assert " 0 %" not in grid
-
-
-def test_a_lost_gpu_is_named_and_does_not_count_as_idle() -> None:
-    found = gpus(4)
-    found[2] = GpuReading(index=2, state="lost", reason="GPU is lost; see dmesg")
-    line = line_of(found)
-    assert "▲" not in line
-    assert "██✗█" in line.replace("▇", "█")
-    assert "2 lost" in line
-    assert "96 % (90-99)" in line or "95 % (90-99)" in line
-    assert "✗ lost: GPU is lost" in texts(gpu_grid(found, 120, LOOK))[0] + texts(gpu_grid(found, 120, LOOK))[1]
-
-
-def test_a_server_that_is_down_says_why() -> None:
-    down = server(30001, state="down", reason="connection refused", running=None)
-    assert "✗ down: connection refused" in server_line(down, 80, LOOK).text
-    both = servers_line([server(30000), down], 80, LOOK).text
-    assert "127.0.0.1:30001 down" in both
-    assert "running 248" in both
-
-
-def test_a_server_that_tells_nothing_shows_dashes() -> None:
-    silent = server(running=None, queued=None, kv_usage_pct=None, tokens_per_s=None, model=None)
-    assert "running -  queued -  KV -  tok/s -" in server_line(silent, 80, LOOK).text
-
-
 def test_an_event_names_its_data_set_once() -> None:
     def text(**over: Any) -> str:
         event = Event(at=NOW - 5, severity=Severity.WARNING, kind="x", **over)
@@ -239,7 +217,7 @@ def test_what_happened_and_its_alert_are_one_line() -> None:
 @pytest.mark.parametrize("farewell", [True, False])
 def test_the_keys_say_that_the_daemon_goes_on_only_where_it_does(farewell: bool) -> None:
     keys = usable_keys(read_only=False)
-    line = key_line(keys, 100, LOOK, read_only=False, daemon=True, farewell=farewell)
+    line = key_line(keys, 100, LOOK, read_only=False, daemon=True, farewell=farewell, state=RunState.RUNNING)
     assert ("(the daemon goes on)" in line.text) is farewell
 
 
@@ -252,6 +230,29 @@ def test_moments() -> None:
         "22:23", "Wed 22:13", "14 Dec", ">1 year",
     ]  # fmt: skip
     assert [stamp(NOW - span, NOW) for span in (0, DAY, 30 * DAY)] == ["22:13:20", "Mon22:13", "  15 Oct"]
+
+
+class TestCursor:
+    STATUS = running(
+        alerts=[*(alert(f"warned_{n}", Severity.WARNING, f"B{n} is slow", advice="wait") for n in range(5))]
+    )
+
+    @pytest.mark.parametrize("height", range(1, 8))
+    @pytest.mark.parametrize("chosen", range(5))
+    def test_the_selected_alert_is_always_in_sight(self, height: int, chosen: int) -> None:
+        lines = texts(alert_lines(self.STATUS, 80, height, LOOK, key_of(self.STATUS.alerts[chosen])))
+        assert len(lines) <= height
+        assert any(f"B{chosen} is slow" in line for line in lines)
+
+    def test_its_advice_comes_before_that_of_others(self) -> None:
+        lines = texts(alert_lines(self.STATUS, 80, 6, LOOK, key_of(self.STATUS.alerts[3])))
+        assert lines[4].strip() == "wait"
+        assert brief_height(self.STATUS, 80, LOOK, key_of(self.STATUS.alerts[3])) == 6
+
+    def test_it_is_turned_round(self) -> None:
+        lines = alert_lines(self.STATUS, 80, 5, LOOK, key_of(self.STATUS.alerts[1]))
+        turned = [all(segment.style is not None and segment.style.reverse for segment in line) for line in lines]
+        assert turned == [False, True, False, False, False]
 
 
 def test_status_without_anything_is_drawn() -> None:

@@ -1,4 +1,4 @@
-"""Remaining work and time, as pure functions. Unknown is None; finished is 0."""
+"""What is left of the answers of one data set. Unknown is None; finished is 0."""
 
 from __future__ import annotations
 
@@ -54,26 +54,6 @@ def eta_s(remaining: float | None, rate: float | None) -> float | None:
     return remaining / rate
 
 
-@dataclass(frozen=True)
-class Storing:
-    """What is known of the hidden states of one data set."""
-
-    to_store: int | None
-    """Samples whose hidden states can be taken by now."""
-    settled: int
-    """Samples that are stored, or given up."""
-    to_come: float | None
-    """Answers that are still to come: their hidden states will be wanted too."""
-    sample_tokens: float | None
-    """Mean of the samples that are stored; None while none is."""
-    sample_bytes: float | None
-
-
-def is_stored(storing: Storing) -> bool:
-    """Whether nothing is left to be stored of what is there by now."""
-    return storing.to_store is not None and storing.settled >= storing.to_store
-
-
 def answers_to_come(work: Work, mean_tokens: float | None) -> float | None:
     """Return how many answers are still to come.
 
@@ -89,35 +69,3 @@ def answers_to_come(work: Work, mean_tokens: float | None) -> float | None:
     if remaining is not None and mean_tokens:
         return remaining / mean_tokens
     return None if work.prompts is None or work.target_tokens is not None else float(work.prompts - work.settled)
-
-
-def samples_to_store(storing: Storing) -> float | None:
-    """Return the samples that are still to be stored, those included whose answers are to come."""
-    if storing.to_store is None or storing.to_come is None:
-        return None
-    return max(storing.to_store - storing.settled, 0) + storing.to_come
-
-
-def tokens_to_store(storing: Storing) -> float | None:
-    """Return the tokens (rows) that are still to be stored, by the mean of those that are.
-
-    Returns:
-        None while nothing is stored, or nobody knows how many samples there will be.
-    """
-    return _product(samples_to_store(storing), storing.sample_tokens)
-
-
-def bytes_to_store(storing: Storing) -> float | None:
-    """Return the bytes that are still to be stored; None as for `tokens_to_store`."""
-    return _product(samples_to_store(storing), storing.sample_bytes)
-
-
-def _product(count: float | None, each: float | None) -> float | None:
-    if count == 0:
-        return 0.0
-    return None if count is None or each is None else count * each
-
-
-def longer(one: float | None, other: float | None) -> float | None:
-    """Return the longer of two times in which work is done side by side; None when either is unknown."""
-    return None if one is None or other is None else max(one, other)

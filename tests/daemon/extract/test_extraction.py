@@ -1,0 +1,146 @@
+"""The parts of the extract stage together: queues from the files, dumps of an earlier session, what is complete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contracts.clock import Clock
+from contracts.fold.run import RunFold
+from contracts.records import encode_line
+from contracts.run_config import load_run_config
+from contracts.run_dir import RunDir
+from daemon.condition import Condition
+from daemon.extract.extraction import Extraction
+from daemon.extract.queue import ExtractQueue
+from daemon.prompts.index import PromptIndex, PromptLimits
+from daemon.request_ids import RequestIds, sample_hash
+from tests.daemon.capture.dumps import FORM, make_header, write_dump
+from tests.daemon.extract.support import LIMITS, Events, Journals, prompt, response, waiting
+from tests.support.runs import make_run, until
+
+PROMPTS = [prompt("a"), prompt("b"), prompt("m", loss_mask=[0, 1, 1])]
+
+
+class Started:
+    def __init__(self, path: Path, **extract: Any) -> None:
+        self.dumps = path / "dumps"
+        given = {"layers": list(FORM.layers), "dump_dir": str(self.dumps), **extract}
+        self.run = RunDir(make_run(path / "run", ["http://h:1"], {"B1": PROMPTS}, extract=given))
+        self.dumps.mkdir()
+        self.events = Events()
+        self.rids = RequestIds(self.run.path, "5e55")
+
+    def answer(self, *responses: Any) -> None:
+        for each in responses:
+            Journals().append(self.run.dataset("B1").responses, encode_line(each))
+
+    def left(self, sample: str, ids: list[int]) -> str:
+        """A dump of an earlier session."""
+        rid = f"e3.{self.rids.tag}.{sample_hash('B1', sample.encode())}.01d.0"
+        write_dump(self.dumps, rid, ids, header=make_header(rid))
+        return rid
+
+    async def start(self, limits: PromptLimits = LIMITS) -> ExtractQueue:
+        fold = RunFold(self.run.path)
+        fold.poll()
+        config = load_run_config(self.run.config)
+        events: Any = self.events
+        journals: Any = Journals()
+
+        async def until_written() -> None:
+            pass
+
+        self.extraction = Extraction(
+            self.run,
+            config,
+            fold,
+            self.rids,
+            journals,
+            events,
+            Clock(),
+            Condition(events),
+            lambda url: None,
+            until_written,
+        )
+        await self.extraction.open()
+        servers: Any = self.extraction._servers
+        servers.form = FORM
+        self.index = PromptIndex.build(self.run.dataset("B1").prompts, LIMITS)
+        queues = await self.extraction.make_queues({"B1": self.index}, limits)
+        self.fold = fold
+        return queues["B1"]
+
+    async def settle(self, queue: ExtractQueue) -> None:
+        await until(lambda: not self.extraction.captures.taking)
+        self.fold.poll()
+        queue.refresh()
+
+
+async def test_whole_dumps_of_wanted_samples_are_taken_and_others_removed(tmp_path: Path) -> None:
+    started = Started(tmp_path)
+    started.answer(response("a", [4, 5]), response("b", [6, 7, 8]))
+    started.left("a", [1, 2, 3, 4])
+    started.left("m", [1, 2, 3])
+    short = started.left("b", [1, 2, 3])
+    stranger = started.left("nobody", [1, 2, 3])
+    foreign = tmp_path / "dumps" / "e3.ffffffff.0000000000000000.s.0.dump"
+    foreign.write_bytes(b"another run's")
+    queue = await started.start()
+    assert waiting(queue) == ["b"] and queue.busy
+    assert not any((tmp_path / "dumps" / f"{rid}.dump").exists() for rid in (short, stranger))
+    await started.settle(queue)
+    assert sorted(started.fold.datasets["B1"].hidden.stored) == [b"a", b"m"]
+    assert sorted(started.fold.datasets["B1"].hidden.captures) == ["afterwards", "generating"]
+    assert [path.name for path in (tmp_path / "dumps").iterdir()] == [foreign.name]
+    assert "dumps.adopted" in started.events.kinds
+    await started.extraction.stop()
+
+
+async def test_a_dump_of_another_answer_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    started = Started(tmp_path)
+    started.answer(response("a", [4, 5]))
+    started.left("a", [1, 2, 3, 9])
+    queue = await started.start()
+    await started.settle(queue)
+    assert sorted(waiting(queue)) == ["a", "m"] and not queue.busy
+    assert not started.run.dataset("B1").failures.exists() and list((tmp_path / "dumps").iterdir()) == []
+
+
+async def test_a_response_that_cannot_be_read_does_not_end_the_start(tmp_path: Path) -> None:
+    started = Started(tmp_path)
+    line = encode_line(response("a", [4, 5])).replace(b"[4,5]", b"[4,-5]")
+    Journals().append(started.run.dataset("B1").responses, line)
+    started.left("a", [1, 2, 3, 4])
+    queue = await started.start()
+    assert sorted(waiting(queue)) == ["a", "m"] and not queue.busy
+    assert list((tmp_path / "dumps").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "rows"),
+    [
+        (PromptLimits(None, None, None, 64), 6),
+        (PromptLimits(None, 6, None, 64), 5),
+        (PromptLimits(None, None, 6, 64), 5),
+        (PromptLimits(None, 6, 5, 64), 4),
+    ],
+)
+async def test_what_a_server_takes_bounds_a_pass(limits: PromptLimits, rows: int, tmp_path: Path) -> None:
+    started = Started(tmp_path, over_long="truncate")
+    started.answer(response("a", [4, 5, 6, 7]))
+    queue = await started.start(limits)
+    assert queue.waiting_entries()[b"a"].tokens == rows
+
+
+async def test_nothing_stored_is_complete(tmp_path: Path) -> None:
+    started = Started(tmp_path)
+    started.left("m", [1, 2, 3])
+    queue = await started.start()
+    assert started.extraction.is_complete()
+    await started.settle(queue)
+    assert not started.extraction.is_complete()
+    await started.extraction.complete()
+    assert started.extraction.is_complete() and "store.completed" in started.events.kinds

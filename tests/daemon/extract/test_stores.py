@@ -1,0 +1,54 @@
+"""A store is opened: compared with its index, put right, and said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from contracts.fold.dataset import DatasetFold
+from contracts.run_dir import RunDir
+from daemon.extract.stores import open_store
+from daemon.store.layout import StoreError
+from tests.daemon.extract.support import Journals
+from tests.support.stored_run import make_stored_run
+
+
+def opened(path: Path):  # type: ignore[no-untyped-def]
+    run = RunDir(path)
+    fold = DatasetFold(run.dataset("B1"))
+    fold.poll()
+    return open_store(run, fold, "specforge", 5.0, Journals().append)
+
+
+def test_a_new_one(tmp_path: Path) -> None:
+    RunDir(tmp_path).dataset("B1").path.mkdir(parents=True)
+    found = opened(tmp_path)
+    assert found.said == [] and found.store.folder.is_dir()
+    assert [found.store.numbers.take() for _ in range(2)] == [0, 1]
+
+
+def test_what_is_missing_is_dropped_and_its_number_given_again(tmp_path: Path) -> None:
+    run = RunDir(make_stored_run(tmp_path, "specforge", 4))
+    records = [json.loads(line) for line in run.dataset("B1").hidden_states.read_bytes().splitlines()]
+    lost = records[1]
+    (run.store("B1") / lost["file"]).unlink()
+    stray = run.store("B1") / "stray.ckpt"
+    stray.write_bytes(b"x")
+    found = opened(tmp_path)
+    assert len(found.said) == 2 and not stray.exists()
+    last = json.loads(run.dataset("B1").hidden_states.read_bytes().splitlines()[-1])
+    assert (last["type"], last["sample_id"], last["at"]) == ("dropped", lost["sample_id"], 5.0)
+    assert [found.store.numbers.take() for _ in range(2)] == [lost["row"], 4]
+    again = opened(tmp_path)
+    assert again.said == []
+
+
+def test_a_disk_that_is_not_mounted_is_no_reason_to_make_all_of_it_again(tmp_path: Path) -> None:
+    run = RunDir(make_stored_run(tmp_path, "specforge", 4))
+    content = run.dataset("B1").hidden_states.read_bytes()
+    run.store("B1").rename(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="mount its disk"):
+        opened(tmp_path)
+    assert run.dataset("B1").hidden_states.read_bytes() == content
