@@ -12,7 +12,7 @@ from contracts.commands import Reply, Retry, Set
 from contracts.fold.events import SET
 from contracts.fold.run import RunFold
 from contracts.journal.append import Journal
-from contracts.records import Event, FailureClass, Requeue, Severity, encode_line
+from contracts.records import Event, FailureClass, Requeue, Severity, Stage, encode_line
 from contracts.run_dir import RunDir
 from daemon.single import SingleInstance
 from daemon.wishes import (
@@ -63,9 +63,12 @@ def _set(fold: RunFold, command: Set) -> Reply:
 
 def _retry(fold: RunFold, command: Retry) -> Reply:
     at, total = Clock().now(), Requeued()
-    record = Requeue(at=at, error=command.error, sample_id=command.sample_id)
+    # Prompts that cannot be used are checked anew at each start; samples left out of the store, when asked for.
+    stage = Stage.EXTRACT if command.error is FailureClass.INVALID_INPUT else None
+    extracted = {name for name, dataset in fold.datasets.items() if dataset.failures.extract}
+    record = Requeue(at=at, error=command.error, sample_id=command.sample_id, stage=stage)
     for name, dataset in fold.datasets.items():
-        if command.dataset in (None, name) and command.error is not FailureClass.INVALID_INPUT:
+        if command.dataset in (None, name) and (stage is None or name in extracted):
             total += requeued(dataset, record)
             _append(dataset.folder.failures, record)
     event = Event(at=at, severity=Severity.INFO, kind="control.retry", message=str(total), dataset=command.dataset)

@@ -61,7 +61,7 @@ class RequestIds:
 
     def __init__(self, run: Path, session: str) -> None:
         self.tag = run_tag(run)
-        self._session = session
+        self.session = session
         self._numbers = itertools.count()
 
     def captured(self, dataset: str, key: bytes) -> str:
@@ -77,4 +77,4 @@ class RequestIds:
         return f"{CAPTURED if captured else PLAIN}{self._rest(_PROBE)}"
 
     def _rest(self, sample: str) -> str:
-        return f"{self.tag}.{sample}.{self._session}.{next(self._numbers):x}"
+        return f"{self.tag}.{sample}.{self.session}.{next(self._numbers):x}"

@@ -48,7 +48,8 @@ def _skipped(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
             Severity.WARNING,
             f"{skipped:,} of {of:,} samples ({100 * skipped / of:.1f} %) are left out of the store, they are too long; "
             f"limit {limit:g} %",
-            'Raise max_tokens of [extract] or of the data set, or cut such samples: over_long = "truncate".',
+            'Raise max_tokens of [extract] or of the data set, or cut such samples: over_long = "truncate". Then, with '
+            "the daemon ended: eagle3 retry RUN --error invalid_input, and start it again.",
             dataset,
         )
 

@@ -31,6 +31,11 @@ class Sums:
     timed_tokens: int
     open_s: float
 
+    @property
+    def end(self) -> float:
+        """When it ends."""
+        return self.start + self.width
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -46,7 +51,7 @@ class Measured:
     @property
     def last_at(self) -> float:
         """End of the stretch in which the newest answer came."""
-        return float(self.sums[0].start + self.sums[0].width) if self.sums else self.moving_since
+        return self.sums[0].end if self.sums else self.moving_since
 
     @property
     def responses(self) -> int:
@@ -76,7 +81,7 @@ class Measured:
         return sums.tokens / max(now - sums.start, 1.0) / max(slots, 1) if sums.tokens else None
 
     def since(self, start: float) -> Sums:
-        """Return the sums since a time, but of stretches that lie behind it as a whole: their start is when those begin.
+        """Return the sums since a time, but only of whole stretches: their start is that of the first of those.
 
         A stretch of ten seconds may begin a little before.
         """
@@ -150,16 +155,17 @@ def _moving_since(sums: tuple[Sums, ...], at_least: float) -> float:
 
     That was before the first answers after it came, by the time that these took.
     """
-    chosen = [each for each in sums if each.start + each.width > at_least]
+    # Long stretches of one data set may lie over short ones of another.
+    chosen = sorted((each for each in sums if each.end > at_least), key=lambda each: each.end, reverse=True)
     if not chosen:
         return at_least
     busy_s = sum(each.width for each in chosen)
     gap_s = max(_GAP_S, _GAP_ANSWERS * busy_s / max(sum(each.responses for each in chosen), 1))
     first = chosen[0]
     for each in chosen[1:]:
-        if first.start - (each.start + each.width) > gap_s:
+        if first.start - each.end > gap_s:
             break
-        first = each
+        first = min(first, each, key=lambda one: one.start)
     if first.width > STRETCH_S:
         return max(at_least, float(first.start))
     took = first.open_s / first.responses if first.responses else 0.0

@@ -30,7 +30,7 @@ from daemon.extract.rows_of_servers import RowsOfServers
 from daemon.extract.settling import Settling
 from daemon.extract.stores import Opened, open_store
 from daemon.prompts.index import PromptIndex, PromptLimits
-from daemon.request_ids import RequestIds, sample_hash
+from daemon.request_ids import RequestIds, parse_rid, sample_hash
 from daemon.servers.probe import Probe
 from daemon.threads import in_thread
 from daemon.writer import Writer
@@ -139,6 +139,7 @@ class Extraction:
     def _adopt(self, queues: list[ExtractQueue]) -> None:
         """Take whole dumps of samples that are still wanted; remove the others."""
         left = leftovers(self.captures.folder, self._rids.tag)
+        rids = [each.rid for each in left]
         by_hash: dict[str, list[str]] = {}
         for each in left:
             if each.sample_hash is not None and each.rows_bytes:
@@ -146,7 +147,7 @@ class Extraction:
         adopted: set[str] = set()
         for queue in queues if by_hash else []:
             adopted |= self._adopt_into(queue, by_hash)
-        removed = sweep(self.captures.folder, self._rids.tag, adopted)
+        removed = sweep(self.captures.folder, self._rids.tag, adopted | set(filter(self._is_of_now, rids)))
         self.captures.tidies = True
         if adopted or removed:
             self._events.emit(
@@ -155,6 +156,11 @@ class Extraction:
                 f"{self.captures.folder}: {len(adopted)} whole dumps of an earlier session are taken, "
                 f"{len(removed)} others were removed",
             )
+
+    def _is_of_now(self, rid: str) -> bool:
+        """Whether a request is one of this session: a server may be being probed."""
+        parsed = parse_rid(rid)
+        return parsed is not None and parsed.session == self._rids.session
 
     def _adopt_into(self, queue: ExtractQueue, by_hash: dict[str, list[str]]) -> set[str]:
         adopted: dict[bytes, str] = {}

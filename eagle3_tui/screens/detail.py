@@ -154,7 +154,7 @@ class DetailScreen(Screen[None]):
 
     def show(self, view: View) -> None:
         """Take note of a new view of the run; below another screen nothing is read."""
-        if not self.is_mounted or not self.is_current or self._busy or view is self._asked:
+        if not self.is_mounted or self.app.screen is not self or self._busy or view is self._asked:
             return
         self._asked = view
         self.footer.show(view)

@@ -84,8 +84,11 @@ class SampleScreen(DetailScreen):
         self.place(self._facts, above)
         self.place(self._rule, 1)
         self.place(self._body, max(height - above - 1, 1))
-        if self._lookup.story is not None and self._made != (width, self._as_text):
+        if self._lookup.story is None:
+            return
+        if self._made != (width, self._as_text):
             self.run_worker(self._make_body(width), group="body")
+        self.call_after_refresh(self.moved)
 
     def show(self, view: View) -> None:
         """A sample that was found, or is not there, is not searched again; a failed one may change."""
@@ -121,7 +124,7 @@ class SampleScreen(DetailScreen):
         rows = await in_background(partial(body_rows, story, text, self._as_text, max(width - 2, 8), self.look))
         if self._made == wanted:
             self._body.put(rows)
-            self.moved()
+            self.call_after_refresh(self.moved)  # by then the body has its place
 
     def moved(self) -> None:
         """Say which lines are in sight."""

@@ -6,7 +6,8 @@ import pytest
 from aiohttp import web
 
 from contracts.commands import Retry, Set
-from contracts.records import FailureClass
+from contracts.fold.run import RunFold
+from contracts.records import CaptureCheck, Failure, FailureClass, NextStep, Stage, encode_line
 from contracts.run_dir import RunDir
 from daemon.recording import record_command
 from daemon.single import AlreadyRunning, SingleInstance
@@ -100,3 +101,25 @@ def test_a_living_daemon_is_the_one_to_write(tmp_path: Path) -> None:
     daemon.release()
     assert record_command(run, Set(concurrency=3)).ok, "and the lock was given back"
     assert record_command(run, Set(concurrency="default")).message.startswith("concurrency: as in run.toml, 4")
+
+
+def test_samples_left_out_of_the_store_are_looked_at_again_when_asked_for(tmp_path: Path) -> None:
+    extract = {"layers": [1], "max_tokens": 5}
+    run = make_run(tmp_path, ["http://127.0.0.1:9"], {"B1": prompt_lines(2), "B2": []}, extract=extract)
+    left_out = Failure(
+        sample_id="p1",
+        error=FailureClass.INVALID_INPUT,
+        message="has 9 tokens, the limit is 5",
+        next=NextStep.REFUSED,
+        at=1.0,
+        stage=Stage.EXTRACT,
+        check=CaptureCheck.TOO_LONG,
+    )
+    (run / "prepared" / "B1" / "failures.jsonl").write_bytes(encode_line(left_out))
+    reply = record_command(run, Retry(error=FailureClass.INVALID_INPUT))
+    assert reply.ok and reply.message.startswith("1 samples are sent again")
+    assert [record["stage"] for record in failures(run) if record["type"] == "requeue"] == ["extract"]
+    assert not (run / "prepared" / "B2" / "failures.jsonl").exists()
+    fold = RunFold(run)
+    fold.poll()
+    assert fold.datasets["B1"].failures.extract == {}
