@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual.app import App
 from textual.binding import BindingType
@@ -25,22 +25,21 @@ from contracts.details.sample import SampleRef
 from contracts.exit_codes import ExitCode
 from contracts.monitor import Monitor
 from contracts.records import Severity
-from eagle3_tui import clipboard, crash
+from eagle3_tui import crash, taking
 from eagle3_tui.control import ALL, Control, Sender
 from eagle3_tui.dialogs.fields import Field
 from eagle3_tui.dialogs.form import FormDialog, Preview
-from eagle3_tui.feed.background import in_background
 from eagle3_tui.feed.state import Feed, Source
 from eagle3_tui.feed.watcher import Watcher
 from eagle3_tui.keys import APP_KEYS
 from eagle3_tui.mouse import mouse_is_taken, take_mouse
 from eagle3_tui.screens.causes import screen_for
-from eagle3_tui.screens.detail import bindings
+from eagle3_tui.screens.detail import Ask, bindings
 from eagle3_tui.screens.failures import FailuresScreen
 from eagle3_tui.screens.help import HelpScreen
 from eagle3_tui.screens.journal import JournalScreen
 from eagle3_tui.screens.main import MainScreen
-from eagle3_tui.screens.pages import Page, keys_of, selected_text
+from eagle3_tui.screens.pages import Page, keys_of
 from eagle3_tui.screens.palette import Actions
 from eagle3_tui.screens.run import RunScreen
 from eagle3_tui.screens.sample import SampleScreen
@@ -48,7 +47,6 @@ from eagle3_tui.screens.servers import ServersScreen
 from eagle3_tui.sending import sender_for
 from eagle3_tui.terminal import Capabilities, detect, drop_output_to_nowhere, refusal, with_theme
 from eagle3_tui.text import visible
-from eagle3_tui.view_files import write_view
 from eagle3_tui.widgets.look import look_for
 
 TICK_S: Final = 0.5
@@ -216,25 +214,11 @@ class Eagle3App(App[int], inherit_bindings=False):
 
     async def action_copy(self) -> None:
         """Copy what is selected, or the text of the screen where nothing can be."""
-        text = clipboard.clean(selected_text(self.screen) or self._text())
-        in_tmux = await in_background(partial(clipboard.to_tmux, text))
-        if not in_tmux and self._driver is not None:
-            self._driver.write(clipboard.sequence(text))
-        where = "clipboard, and tmux buffer (prefix ])" if in_tmux else "clipboard, where the terminal allows it"
-        self.say(f"copied {len(text):,} characters to the {where}: {text}")
+        await taking.copy(self)
 
     async def action_export(self) -> None:
         """Write the screen as SVG, text and JSON into the current folder."""
-        view, name = self.feed.view(), type(self.screen).__name__.removesuffix("Screen").lower()
-        run = "run" if view.status is None else view.status.run
-        picture, text, now = self.export_screenshot(title=f"eagle3 {run}"), self._text(), Clock().now()
-        write = partial(write_view, Path.cwd(), run, name, now, picture, text, view.status)
-        try:
-            paths = await in_background(write)
-        except OSError as error:
-            self.say(f"{error.filename}: cannot be written: {error.strerror or error}", Severity.WARNING)
-        else:
-            self.say(f"written: {paths[0]} and {', '.join(path.suffix for path in paths[1:])}")
+        await taking.write(self)
 
     def action_mouse(self) -> None:
         """Leave the mouse to the terminal, or take it back."""
@@ -253,7 +237,7 @@ class Eagle3App(App[int], inherit_bindings=False):
         self.say(f"colours for a {'light' if self._capabilities.light else 'dark'} background")
 
     @property
-    def _ask(self) -> Any:
+    def _ask(self) -> Ask | None:
         """For screens that may send commands; None with ``--read-only``: they then offer none."""
         return None if self.read_only else self.control.ask
 
@@ -274,11 +258,6 @@ class Eagle3App(App[int], inherit_bindings=False):
         """The data set under the main screen's cursor."""
         selected = self._run_screen.selected
         return None if selected is None else selected.dataset
-
-    def _text(self) -> str:
-        """The open screen as text."""
-        lines = self.screen._compositor.render_strips()
-        return "\n".join(strip.text.rstrip() for strip in lines) + "\n"
 
     def _handle_exception(self, error: Exception) -> None:
         self.fault = error.error if isinstance(error, WorkerFailed) else error

@@ -57,7 +57,9 @@ class Control:
         """
         if self.refused():
             return
-        if confirm is None:
+        status = self._app.feed.view().status
+        nobody_there = status is not None and status.daemon.alive is False and isinstance(command, (Drain, Stop))
+        if confirm is None or nobody_there:
             self._send(what, command)
         else:
             self._app.run_worker(self._confirmed(what, command, confirm), group="dialog")

@@ -84,8 +84,8 @@ class SampleScreen(DetailScreen):
         self.place(self._facts, above)
         self.place(self._rule, 1)
         self.place(self._body, max(height - above - 1, 1))
-        if self._lookup.story is None:
-            return
+        if self._lookup.story is None or (self._tokenizer is None and self._no_text is None):
+            return  # not found yet, or not yet known whether there is text
         if self._made != (width, self._as_text):
             self.run_worker(self._make_body(width), group="body")
         self.call_after_refresh(self.moved)

@@ -18,6 +18,7 @@ async def probe(url: str, sampling: dict[str, Any], api_key: str | None = None) 
     client = SglangClient(url, api_key, _CONNECT_S)
     await client.open()
     try:
-        return await probe_server(ServerControl(url, api_key), client, sampling, RequestIds(Path("run"), "s").probe(captured=False))
+        rid = RequestIds(Path("run"), "s").probe(captured=False)
+        return await probe_server(ServerControl(url, api_key), client, sampling, rid)
     finally:
         await client.close()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
 from contracts.commands import DEFAULT, Command, Drain, Reply, Retry, Set, Stop
+from contracts.control_client import DaemonNotRunning
 from contracts.records import FailureClass
 from contracts.status import RunStatus
 from eagle3_tui.app import Eagle3App
@@ -16,7 +18,7 @@ from eagle3_tui.dialogs.dialog import Dialog
 from eagle3_tui.dialogs.retryable import GivenUp, Retryable
 from eagle3_tui.terminal import Capabilities
 from tests.eagle3_tui.conftest import AppMaker
-from tests.eagle3_tui.samples import FakeMonitor, FakeSender, foreign, running
+from tests.eagle3_tui.samples import FakeMonitor, FakeSender, foreign, running, stopped
 from tests.eagle3_tui.screens.support import part_text, shown, text_of, until
 
 
@@ -60,6 +62,18 @@ async def test_ending_the_daemon_is_asked_first(make_app: AppMaker, key: str, co
         await pilot.pause()
         assert sender.sent == [command]
         assert "stopping" in part_text(app, "footer")[0]
+
+
+async def test_where_no_daemon_is_nothing_is_asked_but_what_the_socket_says_is_said(make_app: AppMaker) -> None:
+    sender = FakeSender()
+    sender.error = DaemonNotRunning(Path("/data/synth_100k"))
+    app = make_app(stopped(), sender=sender)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await shown(pilot)
+        await closed(pilot, "S")
+        await pilot.pause()
+        assert "start it with: eagle3 start" in part_text(app, "footer")[0]
+        assert not isinstance(app.screen, Dialog)
 
 
 async def test_concurrency_by_number(make_app: AppMaker) -> None:

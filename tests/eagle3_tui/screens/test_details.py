@@ -6,10 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from textual.widget import Widget
 
 from contracts.commands import Retry
 from contracts.details.sample import SampleRef
 from contracts.records import FailureClass
+from eagle3_tui.feed.state import View
 from eagle3_tui.screens.attempts import AttemptsScreen
 from eagle3_tui.screens.dataset import DatasetScreen
 from eagle3_tui.screens.detail import DetailScreen
@@ -21,6 +23,7 @@ from eagle3_tui.terminal import Capabilities
 from eagle3_tui.text import cell_width
 from tests.eagle3_tui.samples import NOW
 from tests.eagle3_tui.screens.details import NAME, OneScreen, ScreenMaker, press, rich_run, screen_text, settled
+from tests.eagle3_tui.screens.support import until
 from tests.support.records import event, write
 
 SCREENS: dict[str, ScreenMaker] = {
@@ -230,3 +233,28 @@ async def test_an_unreadable_file_is_said_not_raised(opened: Opener, monkeypatch
         app.detail.reread()
         await settled(pilot)
         assert "can't read raw_responses.jsonl: Permission denied" in screen_text(pilot)
+
+
+@pytest.mark.parametrize("name", SCREENS)
+async def test_the_same_again_sends_nothing(opened: Opener, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(name)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        sent: list[object] = []
+        monkeypatch.setattr(Widget, "refresh", lambda self, *regions, **more: sent.append(regions) or self)
+        app.detail.reread()
+        await settled(pilot)
+        assert sent == []
+
+
+async def test_below_another_screen_nothing_is_read(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened("dataset")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "f")
+        read: list[object] = []
+        monkeypatch.setattr(app.first, "reread", lambda: read.append(1))
+        app.first.show(View())
+        assert read == []
+        await press(pilot, "escape")
+        await until(pilot, lambda: bool(read))
