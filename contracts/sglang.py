@@ -147,8 +147,18 @@ class ServerInfo(msgspec.Struct):
     chunked_prefill_size: int | None = None
     tp_size: int | None = None
     dp_size: int | None = None
+    pp_size: int | None = None
+    ep_size: int | None = None
     random_seed: int | None = None
     dtype: str | None = None
+    quantization: str | None = None
+    kv_cache_dtype: str | None = None
+    mem_fraction_static: float | None = None
+    attention_backend: str | None = None
+    schedule_policy: str | None = None
+    enable_mixed_chunk: bool | None = None
+    disable_cuda_graph: bool | None = None
+    disable_overlap_schedule: bool | None = None
 
 
 class LoadQueues(msgspec.Struct):

@@ -88,7 +88,12 @@ class ServerRules:
             said = (
                 f"{slot.url} is {'back' if slot.life else 'ready'}: SGLang {slot.probe.version or '(version unknown)'}"
             )
-            self._events.emit(Severity.INFO, "server.up", f"{said}, {slot.probe.model or '(model unknown)'}", data=data)
+            self._events.emit(
+                Severity.INFO,
+                "server.up",
+                f"{said}, {slot.probe.model or '(model unknown)'}",
+                data={**data, "arguments": slot.probe.arguments},
+            )
             for note in slot.probe.notes:
                 self._events.emit(Severity.WARNING, "server.note", note, data=data)
             return

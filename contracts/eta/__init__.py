@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contracts.eta.estimate import DONE, Eta, later, unknown
-from contracts.eta.forecast import Forecast, forecast
 from contracts.eta.left import Conditions, Part
+from contracts.eta.model import Forecast, forecast
 from contracts.eta.storing import (
     Storing,
     bytes_to_store,

@@ -12,6 +12,7 @@ from contracts.fold.hidden import HiddenFold
 from contracts.fold.places import Places
 from contracts.fold.prompts import PromptFold
 from contracts.fold.responses import ResponseFold
+from contracts.journal.extent import Extent, whole
 from contracts.journal.tail import LineSink, Tail
 from contracts.records import NextStep
 from contracts.run_dir import FAILURES, HIDDEN_STATES, PROMPTS, RESPONSES, DatasetDir
@@ -38,12 +39,20 @@ class ExtractTally:
 
 
 class DatasetFold:
-    """The four folds of one data set, kept up to date from its files."""
+    """The four folds of one data set, kept up to date from its files.
 
-    def __init__(self, folder: DatasetDir) -> None:
+    Args:
+        folder: Where they are.
+        extent: How much of each counts.
+    """
+
+    def __init__(self, folder: DatasetDir, extent: Extent = whole) -> None:
         self.folder = folder
         self.name = folder.name
-        self.tails = {name: Tail(folder.path / name) for name in (PROMPTS, RESPONSES, FAILURES, HIDDEN_STATES)}
+        self._extent = extent
+        self.tails = {
+            name: Tail(folder.path / name, extent=extent) for name in (PROMPTS, RESPONSES, FAILURES, HIDDEN_STATES)
+        }
         self.state = DatasetState()
         self._tally: ExtractTally | None = None
         """Made when asked for, good until the next change: there may be many, and every status asks several times."""
@@ -92,7 +101,7 @@ class DatasetFold:
         if self.responses.wants_exact:
             # How much is wrong must not depend on how the file was read.
             self.responses.begin_exact()
-            self.tails[RESPONSES] = Tail(self.folder.responses)
+            self.tails[RESPONSES] = Tail(self.folder.responses, extent=self._extent)
             self.tails[RESPONSES].poll(self.responses, most_bytes)
         if changed:
             self._tally = None

@@ -15,6 +15,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
+from contracts.journal.extent import Extent, whole
 from contracts.journal.stale import retry_stale
 
 BLOCK_BYTES: Final = 256 * 1024
@@ -53,10 +54,12 @@ class RotatedLines(Generic[Sample]):
         path: The file that grows.
         shape: Type of a line.
         take: Is handed every record, in no order.
+        extent: How much of each file counts.
     """
 
-    def __init__(self, path: Path, shape: type[Sample], take: Callable[[Sample], None]) -> None:
+    def __init__(self, path: Path, shape: type[Sample], take: Callable[[Sample], None], extent: Extent = whole) -> None:
         self.path = path
+        self._extent = extent
         self.unreadable = 0
         """Lines that fit no known shape, of those that were read."""
         self._decoder = msgspec.json.Decoder(shape)
@@ -88,8 +91,13 @@ class RotatedLines(Generic[Sample]):
             is_newer = is_newer or file.key in self._read
         for file in files:
             read = self._read.get(file.key)
-            if read is not None:
-                left -= self._forwards(file, read, left)
+            while read is not None:
+                if left <= 0:
+                    return False
+                got = self._forwards(file, read, left)
+                if not got:
+                    break
+                left -= got
         for file in files:
             while self._reached is None or self._reached >= since:
                 if left <= 0:
@@ -113,7 +121,9 @@ class RotatedLines(Generic[Sample]):
                 continue  # it was rotated just now: the next line makes it anew
             key = (stat.st_dev, stat.st_ino)
             if all(file.key != key for file in files):  # rotated between two looks: the same file twice
-                files.append(_File(path, key, stat.st_size))
+                size = self._extent(path, stat.st_size)
+                if size or self._extent is whole:
+                    files.append(_File(path, key, size))
         return files
 
     def _forwards(self, file: _File, read: _Read, most_bytes: int) -> int:

@@ -8,6 +8,7 @@ from contracts.fold.checkpoint import load_checkpoint, save_checkpoint
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.events import EventFold
 from contracts.fold.telemetry import TelemetryFold
+from contracts.journal.extent import Extent, whole
 from contracts.journal.tail import Tail
 from contracts.run_config import RunConfig, load_run_config
 from contracts.run_dir import RunDir
@@ -22,28 +23,32 @@ class RunFold:
 
     Args:
         path: A run directory, or a folder of other tools (see `RunDir.datasets_on_disk`).
+        extent: How much of each journal counts. Where that is not all, the checkpoint is of no use: it is of the
+            present.
 
     Raises:
         NotARunError: Neither of the two.
         ConfigError: There is a run.toml and it cannot be used.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, extent: Extent = whole) -> None:
         self.run = RunDir(path)
+        self.extent = extent
         self.config: RunConfig | None = load_run_config(self.run.config) if self.run.is_run else None
         self.datasets: dict[str, DatasetFold] = {}
         self.events = EventFold()
-        self.telemetry = TelemetryFold(self.run)
+        self.telemetry = TelemetryFold(self.run, extent)
         self.notes: list[str] = []
         """What happened to the files, and to the checkpoint; taken by whoever shows it."""
-        self._events_tail = Tail(self.run.events)
+        self._events_tail = Tail(self.run.events, extent=extent)
         self._discover()
         if self.config is None and not self.datasets:
             raise NotARunError(
                 f"{path}: is not a run: no run.toml, and no <dataset>/raw_responses.jsonl or prompts.jsonl in it or in "
                 f"its prepared/ folder. Make a run with: eagle3 init {path}"
             )
-        self.notes += load_checkpoint(self.run.checkpoint, list(self.datasets.values()))
+        if extent is whole:
+            self.notes += load_checkpoint(self.run.checkpoint, list(self.datasets.values()))
 
     def _discover(self) -> None:
         """Find data sets: those of run.toml, in its order; in a foreign folder, those on the disk."""
@@ -53,7 +58,7 @@ class RunFold:
             found = self.run.datasets_on_disk()
         for folder in found:
             if folder.name not in self.datasets:
-                self.datasets[folder.name] = DatasetFold(folder)
+                self.datasets[folder.name] = DatasetFold(folder, self.extent)
 
     def poll(self, most_bytes: int | None = None) -> bool:
         """Read everything that is new; return whether there was anything.

@@ -8,12 +8,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from contracts.fold.rotated import RotatedLines
+from contracts.journal.extent import Extent, whole
 from contracts.run_dir import RunDir
 
 LEVELS: Final = ((1, 960), (10, 960), (60, 10_080))
 """Seconds of a stretch, and how many are kept: a quarter of an hour, more than two hours, a week."""
 GPU_STEP_S: Final = 5
 _GPU_KEPT: Final = 192
+_NEVER: Final = -(1 << 62)
 _LATEST: Final = 1e11
 """Moments beyond are no times; they would not fit either."""
 
@@ -39,7 +41,7 @@ class Ring:
         self.width_s, self.kept = width_s, kept
         self.reach_s = (kept - 1) * width_s
         """So long before the newest value nothing is lost."""
-        self._number = array("q", [-1]) * kept
+        self._number = array("q", [_NEVER]) * kept
         self._count = array("q", [0]) * kept
         self._sum = array("d", [0.0]) * kept
         self._most = array("d", [0.0]) * kept
@@ -152,9 +154,14 @@ class _Servers(msgspec.Struct):
 
 
 class TelemetrySeries:
-    """The telemetry files of a run as quantities over time. Nothing is read before somebody asks for it."""
+    """The telemetry files of a run as quantities over time. Nothing is read before somebody asks for it.
 
-    def __init__(self, run: RunDir) -> None:
+    Args:
+        run: Where the files are.
+        extent: How much of each counts.
+    """
+
+    def __init__(self, run: RunDir, extent: Extent = whole) -> None:
         self.awake = Gauge()
         """1 at a heartbeat of a daemon that may send, 0 of one that pauses; nothing where there was none."""
         self.in_flight = Gauge()
@@ -169,9 +176,9 @@ class TelemetrySeries:
         """Utilisation of each GPU, by its index."""
         self._gpus_newest = 0.0
         self._lines: dict[str, RotatedLines[Any]] = {
-            "daemon": RotatedLines(run.telemetry_file("daemon"), _Beat, self._add_beat),
-            "gpu": RotatedLines(run.telemetry_file("gpu"), _Gpus, self._add_gpus),
-            "server": RotatedLines(run.telemetry_file("server"), _Servers, self._add_servers),
+            "daemon": RotatedLines(run.telemetry_file("daemon"), _Beat, self._add_beat, extent),
+            "gpu": RotatedLines(run.telemetry_file("gpu"), _Gpus, self._add_gpus, extent),
+            "server": RotatedLines(run.telemetry_file("server"), _Servers, self._add_servers, extent),
         }
 
     def read(self, kind: str, since: float, most_bytes: int) -> bool:

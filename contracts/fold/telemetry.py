@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from contracts.fold.series import TelemetrySeries
+from contracts.journal.extent import Extent, whole
 from contracts.journal.stale import retry_stale
 from contracts.records import GpuSample, Heartbeat, HostSample, ServerSample
 from contracts.run_dir import RunDir
@@ -37,8 +39,9 @@ class Newest(Generic[Sample]):
     `garbled` says when what was written after it cannot be read: then the sample is old, whatever the file grows.
     """
 
-    def __init__(self, path: Path, shape: type[Sample]) -> None:
+    def __init__(self, path: Path, shape: type[Sample], extent: Extent = whole) -> None:
         self.path = path
+        self._extent = extent
         self.sample: Sample | None = None
         self.garbled: Garbled | None = None
         self._decoder = msgspec.json.Decoder(shape)
@@ -46,16 +49,16 @@ class Newest(Generic[Sample]):
 
     def poll(self) -> bool:
         """Look at the end of the file when it changed; return whether there is a newer sample."""
-        try:
-            stat = retry_stale("stat", self.path, self.path.stat)
-        except FileNotFoundError:
+        found = self._newest_file()
+        if found is None:
             self.garbled = None
             return False
-        if (stat.st_ino, stat.st_size) == self._seen:
+        path, inode, size = found
+        if (inode, size) == self._seen:
             return False
-        self._seen = (stat.st_ino, stat.st_size)
+        self._seen = (inode, size)
         before, self.garbled = self.sample, None
-        for offset, line in _last_lines(self.path, stat.st_size):
+        for offset, line in _last_lines(path, size):
             if not line.strip():
                 continue
             try:
@@ -67,17 +70,41 @@ class Newest(Generic[Sample]):
             break
         return self.sample != before
 
+    def _newest_file(self) -> tuple[Path, int, int] | None:
+        """Return the file to look at with its inode and how much of it counts; None: there is none.
+
+        Of the past what was rotated since may be the newest that counts.
+        """
+        for number in itertools.count():
+            path = self.path.with_name(f"{self.path.name}.{number}") if number else self.path
+            try:
+                stat = retry_stale("stat", path, path.stat)
+            except FileNotFoundError:
+                if number or self._extent is whole:
+                    return None
+                continue  # it was rotated just now
+            size = self._extent(path, stat.st_size)
+            if size or self._extent is whole:
+                return path, stat.st_ino, size
+        return None
+
 
 class TelemetryFold:
-    """The newest of all four kinds."""
+    """The newest of all four kinds.
 
-    def __init__(self, run: RunDir) -> None:
+    Args:
+        run: Where the files are.
+        extent: How much of each counts.
+    """
+
+    def __init__(self, run: RunDir, extent: Extent = whole) -> None:
         self._run = run
+        self._extent = extent
         self._series: TelemetrySeries | None = None
-        self._gpu = Newest(run.telemetry_file("gpu"), GpuSample)
-        self._host = Newest(run.telemetry_file("host"), HostSample)
-        self._server = Newest(run.telemetry_file("server"), ServerSample)
-        self._heartbeat = Newest(run.telemetry_file("daemon"), Heartbeat)
+        self._gpu = Newest(run.telemetry_file("gpu"), GpuSample, extent)
+        self._host = Newest(run.telemetry_file("host"), HostSample, extent)
+        self._server = Newest(run.telemetry_file("server"), ServerSample, extent)
+        self._heartbeat = Newest(run.telemetry_file("daemon"), Heartbeat, extent)
 
     def poll(self) -> bool:
         """Read what is new; return whether there was anything."""
@@ -92,7 +119,7 @@ class TelemetryFold:
     def series(self) -> TelemetrySeries:
         """Quantities over time. `poll` reads nothing for it: who asks for a stretch of time has its lines read."""
         if self._series is None:
-            self._series = TelemetrySeries(self._run)
+            self._series = TelemetrySeries(self._run, self._extent)
         return self._series
 
     @property
@@ -123,7 +150,7 @@ def _last_lines(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
     def read() -> bytes:
         with path.open("rb") as file:
             file.seek(start)
-            return file.read(_TAIL_BYTES)
+            return file.read(min(_TAIL_BYTES, size - start))
 
     try:
         tail = retry_stale("read", path, read)

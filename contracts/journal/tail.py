@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from contracts.journal.extent import Extent, whole
 from contracts.journal.stale import retry_stale
 
 BLOCK_BYTES: Final = 256 * 1024
@@ -55,11 +56,18 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Tail:
-    """Reads what is new in one file each time `poll` is called; holds no file open in between."""
+    """Reads what is new in one file each time `poll` is called; holds no file open in between.
 
-    def __init__(self, path: Path, position: Position | None = None) -> None:
+    Args:
+        path: The file.
+        position: What was read of it already.
+        extent: How much of it counts.
+    """
+
+    def __init__(self, path: Path, position: Position | None = None, extent: Extent = whole) -> None:
         self.path = path
         self.position = position
+        self._extent = extent
 
     def poll(self, sink: LineSink, most_bytes: int | None = None) -> bool:
         """Feed all new whole lines to the sink; return whether anything happened.
@@ -134,16 +142,23 @@ class Tail:
     def _feed_blocks(self, descriptor: int, stat: os.stat_result, sink: LineSink, most_bytes: int | None) -> bool:
         """Feed what is behind the position; return whether there was anything."""
         known = self.position
+        size = self._extent(self.path, stat.st_size)
+        limit = None if size == stat.st_size else size
         start = offset = 0 if known is None else known.offset
         last, unended = (b"", False) if known is None else (known.last, known.unended)
-        block = bytearray(min(BLOCK_BYTES, max(stat.st_size - offset, 1)))
-        bulk = stat.st_size - offset > BULK_BYTES
+        if limit is not None and offset >= limit:
+            self.position = Position(stat.st_dev, stat.st_ino, offset, 0, last, unended)
+            return False
+        block = bytearray(min(BLOCK_BYTES, max(size - offset, 1)))
+        bulk = size - offset > BULK_BYTES
         while True:
             # Kept with every block: an error in the middle leaves what was fed and what counts as read in step.
             self.position = Position(stat.st_dev, stat.st_ino, offset, stat.st_mtime_ns, last, unended)
             if most_bytes is not None and offset - start >= most_bytes:
                 return True
             got = os.preadv(descriptor, [block], offset)
+            if limit is not None:
+                got = min(got, limit - offset)
             end = block.rfind(b"\n", 0, got) + 1
             if end:
                 ended = block.find(b"\n") + 1 if unended else 0

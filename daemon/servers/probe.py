@@ -50,6 +50,8 @@ class Probe:
     context_length: int | None = None
     speculative: str | None = None
     radix_cache: bool | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    """What it was started with, as far as it tells and as far as `contracts.sglang.ServerInfo` names it."""
     rid: str = ""
     """Of the request that was sent."""
 
@@ -93,6 +95,8 @@ def _ask(control: ServerControl, probe: Probe) -> None:
         probe.max_input_len = server.max_req_input_len
         probe.context_length = server.context_length
         probe.speculative = server.speculative_algorithm
+        told = msgspec.structs.asdict(server)
+        probe.arguments = {name: told[name] for name in sorted(told) if told[name] is not None and name != "status"}
         if server.disable_radix_cache is not None:
             probe.radix_cache = not server.disable_radix_cache
     probe.vocab_size = control.vocab_size(path)

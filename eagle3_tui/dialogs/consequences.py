@@ -46,7 +46,10 @@ def _drain(status: RunStatus) -> list[str]:
     oldest = (
         "" if status.oldest_request_s is None else f", the oldest is open for {human_duration(status.oldest_request_s)}"
     )
-    said = [f"No new request is sent. {_requests(status.totals.in_flight)} still finish{oldest}."]
+    if status.totals.in_flight == 0:
+        said = ["No new request is sent, and none is open."]
+    else:
+        said = [f"No new request is sent. {_requests(status.totals.in_flight)} still finish{oldest}."]
     if status.taking:
         said.append(f"{human_exact(status.taking)} captures that are under way are stored.")
     return [*said, f"Then the daemon ends. {_rest(status)}", "While it drains, r takes it back."]
@@ -54,6 +57,8 @@ def _drain(status: RunStatus) -> list[str]:
 
 def _stop(status: RunStatus) -> list[str]:
     open_now, mean = status.totals.in_flight, status.totals.avg_completion_tokens
+    if open_now == 0:
+        return ["The daemon ends now. No request is open, so nothing is lost.", _rest(status)]
     said = [f"The daemon ends now. {_requests(open_now)} are given up, and sent again at the next start."]
     if open_now and mean:
         said.append(f"Up to about {human_count(round(open_now * mean))} tokens are then generated twice.")

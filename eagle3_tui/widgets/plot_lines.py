@@ -226,15 +226,15 @@ def _legend(marks: Sequence[Mark], width: int, look: Look) -> Strip:
     """The newest marks in words with their times, the newest first, as many as have room."""
     parts: list[Part] = [(" " * (_label_cells(width) + 1), look.plain)]
     left = curve_cells(width)
-    for mark in reversed(marks):
+    for index, mark in enumerate(reversed(marks)):
         sign, style = _sign(mark, look)
-        time, text = human_time(mark.at)[:5], safe(mark.text, look)
-        room = left - len(f"{sign} {time} ")
+        gap, time, text = " " * GAP if index else "", human_time(mark.at)[:5], safe(mark.text, look)
+        room = left - len(f"{gap}{sign} {time} ")
         if room < min(cell_width(text), _MARK_LEAST):
             break
         words = shorten(text, room, ellipsis=look.signs.ellipsis)
-        parts += [(sign, style), (f" {time} ", look.dim), (words, look.plain), (" " * GAP, look.plain)]
-        left = room - cell_width(words) - GAP
+        parts += [(gap, look.plain), (sign, style), (f" {time} ", look.dim), (words, look.plain)]
+        left = room - cell_width(words)
     return strip(parts, width, look)
 
 

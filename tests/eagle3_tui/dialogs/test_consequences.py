@@ -33,6 +33,13 @@ def test_stop_says_what_is_lost() -> None:
     assert "5,000 tokens" in text
 
 
+def test_nothing_open_is_nothing_lost() -> None:
+    status = running()
+    status.totals.in_flight = 0
+    assert "nothing is lost" in said(Stop(), status)
+    assert "none is open" in said(Drain(), status)
+
+
 def test_unknown_is_not_a_zero() -> None:
     text = said(Stop(), foreign())
     assert " 0 " not in text

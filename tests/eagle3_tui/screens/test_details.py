@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from textual.widget import Widget
 
@@ -256,5 +257,7 @@ async def test_below_another_screen_nothing_is_read(opened: Opener, monkeypatch:
         monkeypatch.setattr(app.first, "reread", lambda: read.append(1))
         app.first.show(View())
         assert read == []
-        await press(pilot, "escape")
+        app.source.status = msgspec.structs.replace(app.source.status, concurrency=1)
+        await app.feed.read()
+        await pilot.press("escape")
         await until(pilot, lambda: bool(read))

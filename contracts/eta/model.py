@@ -36,7 +36,7 @@ _LEAST_REQUESTS: Final = 2.0
 """The window is at least as long as so many answers take in the mean."""
 _ONE_SIDE: Final = 1.2816
 """Deviations within which eight of ten cases of a normal distribution lie."""
-_FLOOR: Final = 0.04
+_FLOOR: Final = 0.05
 """What no past tells of the future: the least deviation of a speed."""
 _DRIFT: Final = 0.7
 """Share of the variation of the speed so far that is expected of what is to come."""
