@@ -85,7 +85,7 @@ def rates(
     values: list[float | None] = []
     for index in range(back, wider.count):
         spent = sum(seconds[index - back + 1 : index + 1])
-        is_known = seconds[index] > 0 and spent >= min(_LEAST_S, steps.step_s / 2)
+        is_known = seconds[index] > 0 and spent >= _LEAST_S
         values.append(sum(sums[index - back + 1 : index + 1]) / spent if is_known else None)
     return values
 
@@ -95,10 +95,10 @@ def _seconds(sums: list[float], steps: Steps, first: float | None, awake: Gauge)
     seconds = []
     for index, (total, beat) in enumerate(zip(sums, steps.readings(awake), strict=True)):
         start = steps.start(index)
-        is_before = first is None or start + steps.step_s <= first
         is_told = awake.oldest is not None and awake.oldest <= start
         is_gap = not total and is_told and (beat is None or beat.mean == 0.0)
-        seconds.append(0.0 if is_before or is_gap else steps.lasted(index))
+        before = steps.step_s if first is None else max(first - start, 0.0)
+        seconds.append(0.0 if is_gap else max(steps.lasted(index) - before, 0.0))
     return seconds
 
 

@@ -50,7 +50,9 @@ from eagle3_tui.text import visible
 from eagle3_tui.widgets.look import look_for
 
 TICK_S: Final = 0.5
-"""The screen is compared with the latest state this often, however much happens."""
+"""The folder is read, and the screen compared with what it says, at most this often, however much happens."""
+AGE_S: Final = 1.0
+"""How often the age of the latest reading is looked at."""
 SAY_S: Final = 10.0
 """How long a sentence stays at the bottom."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -112,7 +114,8 @@ class Eagle3App(App[int], inherit_bindings=False):
         await self.push_screen(self._run_screen)
         self.run_worker(self._watcher.run(), group="feed", exit_on_error=True)
         self.run_worker(self._follow(), group="feed", exit_on_error=True)
-        self.set_interval(TICK_S, self._show)
+        # Each reading is shown at once; what is left for the clock is to say that none has come for a while.
+        self.set_interval(AGE_S, self._show)
         # What changed while another screen was open is shown at once.
         self.screen_change_signal.subscribe(self, lambda _screen: self._show())
 

@@ -1,0 +1,43 @@
+"""When a line of a journal was made, whatever it says besides."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from contracts.shapes import BadLine, decode_response_line
+
+_LATEST: Final = 1e11
+"""Moments beyond are no times."""
+
+
+class _Stamp(msgspec.Struct):
+    at: Any = None
+    finished_at: Any = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Stamp)
+
+
+def stamp_of(line: bytes) -> float | None:
+    """Return when a record was made, in Unix seconds; None where the line does not say it or cannot be read.
+
+    Args:
+        line: Of any journal of ours, or a response of another tool; without its newline.
+    """
+    try:
+        stamp = _DECODER.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    at = _time(stamp.at if stamp.finished_at is None else stamp.finished_at)
+    if at is not None or stamp.at is not None:
+        return at
+    facts = decode_response_line(line)
+    return None if isinstance(facts, BadLine) or not facts else _time(facts[0].finished_at)
+
+
+def _time(value: object) -> float | None:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return float(value) if 0 < value < _LATEST else None
