@@ -102,7 +102,7 @@ def run_history(
     stores = quantity is Quantity.STORED
     histories = [dataset.hidden.history if stores else dataset.responses.history for dataset in fold.datasets.values()]
     first, end = _first(fold, histories), _end(fold, histories, now)
-    begin, step_s = _grid(first, end, span_s, points, together)
+    begin, step_s = grid(first, end, span_s, points, together)
     series = fold.telemetry.series
     kind = _kind(quantity)
     complete = series.read(kind, begin - COARSE_S, most_bytes)
@@ -218,8 +218,16 @@ def _end(fold: RunFold, histories: Iterable[History], now: float) -> float:
     return min(last, now)
 
 
-def _grid(first: float | None, end: float, span_s: float | None, points: int, together: int) -> tuple[float, float]:
-    """Return where the steps begin and how long each is; all borders are multiples of it."""
+def grid(first: float | None, end: float, span_s: float | None, points: int, together: int) -> tuple[float, float]:
+    """Return where the steps begin and how long each is; all borders are multiples of that.
+
+    Args:
+        first: When the run began.
+        end: The present.
+        span_s: Length of it all; None: since the run began.
+        points: How many steps.
+        together: So many move together.
+    """
     if span_s is None:
         length = max(end - (end if first is None else first), 1.0)
         step_s = _LEAST_STEP_S

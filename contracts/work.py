@@ -51,7 +51,8 @@ def dataset_storing(fold: RunFold, dataset: DatasetFold) -> Storing:
     answered = sum(each.responses.completion_tokens for each in fold.datasets.values())
     return Storing(
         to_store=to_store,
-        settled=dataset.extract_settled,
+        # As for answers: what is stored of prompts that are no longer there settles none of those that are.
+        settled=max(dataset.extract_settled - fold.events.stored_strangers.get(dataset.name, 0), 0),
         to_come=answers_to_come(dataset_work(fold, dataset), answered / known if known else None),
         sample_tokens=sum(each.hidden.tokens for each in alike) / stored if stored else None,
         sample_bytes=sum(each.hidden.stored_bytes for each in alike) / stored if stored else None,

@@ -210,18 +210,23 @@ class Preparation:
                 self._failed(error, dataset.name)
 
     def _compare(self, dataset: DatasetFold, index: PromptIndex) -> int:
-        """Say how many responses belong to no prompt, when that changed; return the prompts that need an answer."""
+        """Say how many responses and stored samples belong to no prompt, when that changed; return the prompts that
+        need an answer."""
         keys = {entry.key for entry in index.entries if not entry.pretokenized}
         given_up = {key for key, _ in dataset.given_up()}
         count = len((dataset.responses.done | given_up) - keys)
-        if count != self._fold.events.strangers.get(dataset.name, 0):
+        settled = dataset.hidden.stored.keys() | {key for key, _ in dataset.extract_given_up_samples()}
+        stored = len(settled - {entry.key for entry in index.entries})
+        known = self._fold.events
+        if (count, stored) != (known.strangers.get(dataset.name, 0), known.stored_strangers.get(dataset.name, 0)):
             self._events.emit(
-                Severity.WARNING if count else Severity.INFO,
+                Severity.WARNING if count or stored else Severity.INFO,
                 STRANGERS,
                 f"{dataset.name}: {count} responses or given-up samples belong to no usable prompt of "
-                f"{index.path.name} (was it replaced?); they count as done, and settle no prompt",
+                f"{index.path.name} (was it replaced?); they count as done, and settle no prompt"
+                + (f"; so do {stored} stored samples: eagle3 verify names them" if stored else ""),
                 dataset=dataset.name,
-                data={"count": count},
+                data={"count": count, "stored": stored},
             )
         return len(keys)
 

@@ -12,13 +12,12 @@ import msgspec
 
 import daemon.sglang_plugin
 from contracts.run_config import RunConfig
-from daemon.sglang_plugin.eagle3_sglang.dump_format import OVER_WEIGHT, POST
+from daemon.sglang_plugin.eagle3_sglang.dump_format import OVER_WEIGHT
 from daemon.sglang_plugin.eagle3_sglang.layer_ids import LayerIdError, server_ids
+from daemon.store.layouts import norm_of
 
 PLUGIN: Final = "eagle3"
 """Name of the plugin's entry point, for ``SGLANG_PLUGINS``."""
-OVER_WEIGHT_LAYOUTS: Final = ("speculators",)
-"""Layouts whose last slot is normed once more by the trainer."""
 _TURNED_OFF: Final = (
     (
         "radix cache",
@@ -91,12 +90,17 @@ def server_args(
         architecture: As in ``architectures`` of config.json; needed where the model is no local folder.
 
     Raises:
-        ServerArgsError: The model, its architecture or the layers' ids are not known.
+        ServerArgsError: The model, its architecture or the layers' ids are not known, or the dump folder is relative.
     """
     if not config.extract.layers:
         raise ServerArgsError(
             "[extract] layers is empty: name the 0-based output ids whose hidden states are wanted; EAGLE-3's usual "
             "three of a model with n layers are [1, n/2 - 1, n - 4]"
+        )
+    if not Path(config.extract.dump_dir).is_absolute():
+        raise ServerArgsError(
+            f"[extract] dump_dir must be an absolute path, not {config.extract.dump_dir!r}: server and daemon run in "
+            f"different folders"
         )
     model = model or config.extract.model
     if model is None:
@@ -115,7 +119,7 @@ def server_args(
     except LayerIdError as error:
         raise ServerArgsError(f"[extract] layers: {error}") from error
     url = urlsplit(config.servers[0].url)
-    norm = OVER_WEIGHT if config.extract.layout in OVER_WEIGHT_LAYOUTS else POST
+    norm = norm_of(config.extract.layout)
     return ServerArgs(
         env={
             "PYTHONPATH": str(plugin_folder()),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from contracts.journal.append import Journal, NoRoomError, Repair
+from contracts.run_dir import HIDDEN_STATES
 
 COMMIT_INTERVAL_S: Final = 0.1
 BATCH_S: Final = 0.01
@@ -127,9 +128,13 @@ class Writer:
             self._synced.notify_all()
 
     def _write(self, batch: dict[Path, list[bytes]]) -> None:
+        """Write a batch. Index records come last, and only when all else is written: the answer that a stored sample
+        belongs to is in its file before, or after a kill the store would hold a sample of an answer that nobody has."""
         left = dict(batch)
         while left:
-            for path, lines in list(left.items()):
+            for path, lines in sorted(left.items(), key=lambda each: each[0].name == HIDDEN_STATES):
+                if path.name == HIDDEN_STATES and any(other.name != HIDDEN_STATES for other in left):
+                    break
                 try:
                     self._journal(path).append(b"".join(lines))
                 except OSError as error:

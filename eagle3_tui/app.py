@@ -6,14 +6,14 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
 
 from textual.app import App
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.events import Resize
 from textual.timer import Timer
@@ -25,6 +25,7 @@ from contracts.details.sample import SampleRef
 from contracts.exit_codes import ExitCode
 from contracts.monitor import Monitor
 from contracts.records import Severity
+from contracts.replay.source import ReplaySource
 from eagle3_tui import crash, taking
 from eagle3_tui.control import ALL, Control, Sender
 from eagle3_tui.dialogs.fields import Field
@@ -33,6 +34,8 @@ from eagle3_tui.feed.state import Feed, Source
 from eagle3_tui.feed.watcher import Watcher
 from eagle3_tui.keys import APP_KEYS
 from eagle3_tui.mouse import mouse_is_taken, take_mouse
+from eagle3_tui.replay_keys import REPLAY_KEYS
+from eagle3_tui.replaying import Replaying
 from eagle3_tui.screens.causes import screen_for
 from eagle3_tui.screens.detail import Ask, bindings
 from eagle3_tui.screens.failures import FailuresScreen
@@ -48,6 +51,7 @@ from eagle3_tui.sending import sender_for
 from eagle3_tui.terminal import Capabilities, detect, drop_output_to_nowhere, refusal, with_theme
 from eagle3_tui.text import visible
 from eagle3_tui.widgets.look import look_for
+from eagle3_tui.widgets.plot import HistoryPlot
 
 TICK_S: Final = 0.5
 """The folder is read, and the screen compared with what it says, at most this often, however much happens."""
@@ -67,6 +71,9 @@ class Eagle3App(App[int], inherit_bindings=False):
         capabilities: What the terminal can show.
         read_only: Refuse keys that change the run.
         farewell: The daemon goes on after leaving, and the screen says so.
+        history: Draw what was on the main screen, where there is room.
+        recording: Opens the run's recording; called in a background thread. None: it cannot be replayed.
+        replay_speed: Begin with a replay, so fast; None: with the present.
         clock: For the age of what is shown.
     """
 
@@ -74,7 +81,13 @@ class Eagle3App(App[int], inherit_bindings=False):
     TITLE = "eagle3"
     ENABLE_COMMAND_PALETTE = False
     """Textual's own key would open it with Textual's own commands."""
-    BINDINGS: ClassVar[list[BindingType]] = bindings(APP_KEYS)
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings(APP_KEYS),
+        *(
+            Binding(",".join(key.keys), key.action.removeprefix("app."), key.help, show=False, priority=True)
+            for key in REPLAY_KEYS
+        ),
+    ]
 
     def __init__(
         self,
@@ -84,6 +97,9 @@ class Eagle3App(App[int], inherit_bindings=False):
         capabilities: Capabilities | None = None,
         read_only: bool = False,
         farewell: bool = True,
+        history: bool = False,
+        recording: Callable[[], ReplaySource] | None = None,
+        replay_speed: float | None = None,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(ansi_color=True)
@@ -92,13 +108,17 @@ class Eagle3App(App[int], inherit_bindings=False):
         self.look = look_for(self._capabilities)
         self.theme = _textual_theme(self._capabilities)
         self.set_class(not self.look.unicode, "-ascii")
-        self.feed = Feed(source, clock or Clock())
+        clock = clock or Clock()
+        self.feed = Feed(source, clock)
+        self.replaying = Replaying(self, source, recording, clock.mono)
+        self._replay_speed = replay_speed
         self.control = Control(self, sender, read_only=read_only)
         self.fault: BaseException | None = None
         """What ended the app, where that was an error of its own."""
         self._watcher = Watcher(lambda: self.feed.folders)
         self.read_only = read_only
-        self._run_screen = MainScreen(self.look, read_only=read_only, farewell=farewell)
+        plot = HistoryPlot(self.look, self.feed.ask, id="history") if history else None
+        self._run_screen = MainScreen(self.look, read_only=read_only, farewell=farewell, history=plot)
         self._said_on: Page = self._run_screen
         self._silence: Timer | None = None
 
@@ -112,12 +132,14 @@ class Eagle3App(App[int], inherit_bindings=False):
     async def on_mount(self) -> None:
         """Show the screen, then begin to read: the first paint waits for no disk."""
         await self.push_screen(self._run_screen)
+        if self._replay_speed is not None:
+            await self.replaying.begin(speed=self._replay_speed, from_start=True)
         self.run_worker(self._watcher.run(), group="feed", exit_on_error=True)
         self.run_worker(self._follow(), group="feed", exit_on_error=True)
         # Each reading is shown at once; what is left for the clock is to say that none has come for a while.
         self.set_interval(AGE_S, self._show)
         # What changed while another screen was open is shown at once.
-        self.screen_change_signal.subscribe(self, lambda _screen: self._show())
+        self.screen_change_signal.subscribe(self, lambda _screen: self._changed_screen())
 
     async def _follow(self) -> None:
         """Read when something changed or the sweep is due, at most once a tick, and show it at once."""
@@ -128,6 +150,10 @@ class Eagle3App(App[int], inherit_bindings=False):
             self._show()
             await self._watcher.wait()
             await asyncio.sleep(max(begun + TICK_S - loop.time(), 0.0))
+
+    def _changed_screen(self) -> None:
+        self.replaying.place()
+        self._show()
 
     def _show(self) -> None:
         """Show the latest view on the screen that is open; those below it follow when they come up again."""
@@ -145,6 +171,14 @@ class Eagle3App(App[int], inherit_bindings=False):
         self._said_on = page
         page.say(message, severity)
         self._silence = self.set_timer(SAY_S, partial(page.say, None))
+
+    def wake(self) -> None:
+        """Have the source read again soon, whatever the files say."""
+        self._watcher.wake()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Let the replay's keys through only while there is a replay and nothing else takes keys."""
+        return self.replaying.takes_keys if action == "replay" else super().check_action(action, parameters)
 
     def leave(self, return_code: int) -> None:
         """End the app; the thread that waits for file events is told first, since the process waits for it."""
@@ -206,6 +240,14 @@ class Eagle3App(App[int], inherit_bindings=False):
     def action_go(self) -> None:
         """Ask for a sample's id and show the sample."""
         self.run_worker(self._go(), group="dialog")
+
+    def action_past(self) -> None:
+        """Show the past, standing at its end."""
+        self.run_worker(self.replaying.begin(), group="replay")
+
+    def action_replay(self, what: str, amount: float = 0.0) -> None:
+        """Move in the past, or leave it."""
+        self.replaying.act(what, amount)
 
     def action_help(self) -> None:
         """Show the help of the open screen."""
@@ -287,7 +329,13 @@ def _sample_preview(values: Sequence[str]) -> Preview[SampleRef]:
 
 
 def run_app(
-    path: Path, *, read_only: bool = False, mouse: bool = True, theme: str = "auto", farewell: bool = True
+    path: Path,
+    *,
+    read_only: bool = False,
+    mouse: bool = True,
+    theme: str = "auto",
+    farewell: bool = True,
+    replay_speed: float | None = None,
 ) -> int:
     """Show a run until the person leaves.
 
@@ -297,6 +345,7 @@ def run_app(
         mouse: Take the mouse; without, the terminal's own selection works.
         theme: One of `eagle3_tui.terminal.THEMES`.
         farewell: Say after leaving that the daemon goes on and how to stop it; not where the caller ends it.
+        replay_speed: Begin with a replay of the run, so many seconds of it in one; None: with the present.
 
     Returns:
         The exit code of the process: 0 after leaving, 128 + n after signal n, 1 after a crash,
@@ -316,6 +365,9 @@ def run_app(
         capabilities=with_theme(detect(), theme),
         read_only=read_only,
         farewell=farewell,
+        history=True,
+        recording=partial(ReplaySource, path),
+        replay_speed=replay_speed,
     )
     app.run(mouse=mouse)
     # Else the interpreter looks through everything once more before it drops it: longer than all the rest of leaving.
@@ -323,7 +375,8 @@ def run_app(
     drop_output_to_nowhere((sys.stdout, sys.stderr))
     if app.fault is not None:
         print(f"eagle3 tui: {crash.report(app.fault, visible(path))}", file=sys.stderr)
-    status = app.feed.view().status if app.fault is None else None
+    view = app.feed.view()
+    status = view.status if app.fault is None and not view.replays else None
     if farewell and app.return_code == ExitCode.OK and status is not None and status.daemon.alive:
         print(f"the daemon goes on; stop it with: eagle3 stop {visible(path)}")
     return app.return_code or 0

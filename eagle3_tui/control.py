@@ -113,7 +113,9 @@ class Control:
     def refused(self) -> bool:
         """Whether nothing may be changed here; says why."""
         status = self._app.feed.view().status
-        if self._read_only:
+        if self._app.replaying.active:
+            self._app.say("the past can't be changed: R goes back to the present", Severity.WARNING)
+        elif self._read_only:
             self._app.say(
                 "read only: this key would change the run; leave and start without --read-only", Severity.WARNING
             )

@@ -36,6 +36,7 @@ APP_KEYS: Final = (
     Key(("question_mark", "h", "f1"), "?", "help", ("?", "help"), "the keys of this screen", rank=0),
     Key(("q", "ctrl+q", "ctrl+c"), "q", "leave", ("q", "leave"), "leave; the daemon goes on", rank=0),
     Key(("colon", "ctrl+p"), ":", "commands", (":", "commands"), "find a command by its words", rank=5),
+    Key(("R",), "R", "past", None, "replay the run, back in time"),
     Key(("y",), "y", "copy", None, "copy what is selected"),
     Key(("x",), "x", "export", None, "write screen: SVG, text, JSON"),
     Key(("m",), "m", "mouse", None, "mouse: used here, or not"),
@@ -73,6 +74,12 @@ MAIN_KEYS: Final = (
     Key(("end", "G"), "end", "ends(1)", None, "to the last data set"),
 )  # fmt: skip
 """On the main screen."""
+
+HISTORY_KEYS: Final = (
+    Key(("w",), "w", "span", None, "history: 10 min, 1 h, or all"),
+    Key(("i",), "i", "quantity", None, "history: of something else"),
+)
+"""There too, where it draws what was."""
 
 
 def with_app_keys(keys: Iterable[Key]) -> tuple[Key, ...]:

@@ -195,13 +195,12 @@ class DatasetFold:
     def extract_tally(self) -> ExtractTally:
         """How many samples are not stored, and what is to become of them."""
         if self._tally is None:
-            failed = given_up = skipped = 0
-            for _, failure in self.open_extract_failures():
-                if failure.is_skipped:
-                    skipped += 1
-                    continue
-                failed += 1
-                given_up += failure.is_final
+            failures, stored, retry = self.failures.extract, self.hidden.stored, NextStep.RETRY
+            # There may be one for each sample (a small dump folder), nearly all to be tried again: look closely at few.
+            ended = [key for key, failure in failures.items() if failure.next is not retry and key not in stored]
+            skipped = sum(failures[key].is_skipped for key in ended)
+            given_up = sum(failures[key].is_final for key in ended) - skipped
+            failed = len(failures.keys() - stored.keys()) - skipped
             self._tally = ExtractTally(failed, given_up, skipped)
         return self._tally
 

@@ -33,7 +33,8 @@ ALERT_OF: Final = {HALTED: HALTED_ALERT, EXTRACT_HALTED: EXTRACT_HALTED_ALERT}
 PROMPTS_FAILED: Final = "prompts.failed"
 PROMPTS_READY: Final = "prompts.ready"
 STRANGERS: Final = "prompts.strangers"
-"""Responses or given-up samples belong to no prompt of the data set; ``data`` holds their ``count``, 0 when over."""
+"""Responses or given-up samples belong to no prompt of the data set; ``data`` holds their ``count``, 0 when over, and
+as ``stored`` how many samples that are stored, or left out of the store, belong to none."""
 
 _DECODER: Final = msgspec.json.Decoder(Event)
 
@@ -69,6 +70,8 @@ class EventFold:
         """Data sets whose prompts could not be used at the last start, with the reason."""
         self.strangers: dict[str, int] = {}
         """Responses and given-up samples that belong to no prompt of their data set, as last compared by a daemon."""
+        self.stored_strangers: dict[str, int] = {}
+        """Samples that are stored, or left out of the store, and belong to no prompt, as last compared by a daemon."""
         self.open_alerts: dict[str, float] = {}
         """`alert_key` of every alert that was raised and not cleared -> when."""
 
@@ -107,8 +110,9 @@ class EventFold:
         elif event.kind == PROMPTS_READY and event.dataset is not None:
             self.prompts_failed.pop(event.dataset, None)
         elif event.kind == STRANGERS and event.dataset is not None:
-            count = event.data.get("count")
-            self.strangers[event.dataset] = count if isinstance(count, int) else 0
+            for counts, name in ((self.strangers, "count"), (self.stored_strangers, "stored")):
+                count = event.data.get(name)
+                counts[event.dataset] = count if isinstance(count, int) else 0
         elif event.kind == SET:
             self._set(event.at, event.data)
         elif event.kind == ALERT_RAISED:

@@ -39,6 +39,17 @@ class Session(NamedTuple):
     pid: int | None
 
 
+class Outline(NamedTuple):
+    """A recording as a whole, for who shows it beside a moment of it."""
+
+    begin: float
+    """Unix seconds."""
+    end: float
+    notes: tuple[float, ...]
+    """When something of note happened, ascending."""
+    marks: tuple[Mark, ...]
+
+
 class Course:
     """Sessions and moments of note, from the events; a `contracts.journal.tail.LineSink`."""
 
@@ -95,8 +106,8 @@ class Recording:
         self.run = RunDir(path)
         self.begin: float | None = None
         """Of the first record that says its time, Unix seconds; None: none does."""
-        self.end: float | None = None
-        """A little behind the last one, so that what ended with it is seen to have ended."""
+        self.last: float | None = None
+        """Of the last one."""
         self.course = Course()
         self._events = Tail(self.run.events)
 
@@ -117,7 +128,7 @@ class Recording:
             lasts.append(last_stamp(path, size))
         known = [stamp for stamp in lasts if stamp is not None]
         self.begin = min((stamp for stamp in firsts if stamp is not None), default=None)
-        self.end = max(known) + BEATS_MISSED_S if known else None
+        self.last = max(known, default=None)
 
     def _journals(self) -> Iterator[Path]:
         yield self.run.events

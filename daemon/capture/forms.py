@@ -56,7 +56,7 @@ def difference(described: About | DumpHeader, asked: AskedForm, model: str | Non
     if asked.hidden_size is not None and described.hidden_size != asked.hidden_size:
         return (
             CaptureCheck.HIDDEN_SIZE,
-            f"{_width(described, asked)}hidden size {described.hidden_size} instead of " + (f"{asked.hidden_size}"),
+            f"{_width(described, asked)}hidden size {described.hidden_size} instead of {asked.hidden_size}",
         )
     if described.layers != asked.layers:
         return CaptureCheck.LAYERS, (

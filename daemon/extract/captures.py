@@ -73,8 +73,6 @@ class Captures:
         self._open: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._storing = asyncio.Semaphore(STORING)
-        self.given_up = 0
-        """Captures that were ended for want of room."""
         self.tidies = False
         """Whether dumps of no open capture are removed: not before those of earlier sessions are adopted."""
 
@@ -253,7 +251,6 @@ class Captures:
             late = unwanted
             self._condition.set_trouble("dumps", None)
             for rid in self._budget.over({each.rid: each.rows_bytes for each in found}):
-                self.given_up += 1
                 self.close(rid)
 
     async def stop(self, wait_s: float) -> None:

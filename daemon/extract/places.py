@@ -19,6 +19,8 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     offset: int
     """Of its line in the file, in bytes."""
     length: int
+    prompt_tokens: int | None
+    """Of the prompt that it answers, as its line states it."""
 
 
 class ResponsePlaces:
@@ -80,5 +82,5 @@ class ResponsePlaces:
             line = bytes(block[position:newline])
             for answer in self._accepted.of_line(line):
                 usable = None if answer.output_ids is None else answer.n_output_ids
-                self._new.append(Place(answer.key, usable, offset + position, len(line)))
+                self._new.append(Place(answer.key, usable, offset + position, len(line), answer.prompt_tokens))
             position = newline + 1

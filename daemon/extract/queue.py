@@ -177,6 +177,13 @@ class ExtractQueue(WorkQueue[ExtractEntry]):
             why = "its response holds no output ids, or another number of them than it states"
             self._refuse(prompt, CaptureFault(CaptureCheck.NO_IDS, why))
             return
+        if place.prompt_tokens not in (None, prompt.n_tokens):
+            why = (
+                f"its response answers a prompt of {place.prompt_tokens} tokens, {self.index.path} has "
+                f"{prompt.n_tokens}: was the file of prompts or of responses exchanged?"
+            )
+            self._refuse(prompt, CaptureFault(CaptureCheck.NO_IDS, why))
+            return
         self._found(prompt, prompt.n_tokens + place.n_output_ids - 1, place.offset, place.length)
 
     def _found(self, prompt: PromptEntry, whole: int, offset: int, length: int) -> None:
@@ -219,7 +226,8 @@ class ExtractQueue(WorkQueue[ExtractEntry]):
 
     def _refuse(self, prompt: PromptEntry, fault: CaptureFault) -> None:
         self._entries.pop(prompt.key, None)
-        self._refused[prompt.key] = fault
+        # Not the exception itself where it was raised: its traceback keeps ids and masks in memory, for days.
+        self._refused[prompt.key] = CaptureFault(fault.check, fault.message)
         self._settling.refuse(self._dataset, prompt, fault)
 
     def has_ready(self, now: float, suspects: bool) -> bool:

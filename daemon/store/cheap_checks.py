@@ -6,21 +6,40 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 from contracts.records import StoredSample
 from contracts.run_config import Extract
 from daemon.store.findings import Finding, Kind
 from daemon.store.index import Index
+from daemon.store.layout import Layout
+from daemon.store.safetensors_ import OWN_FILE_BYTES
 from daemon.store.sample import ITEM_BYTES
+from daemon.store.shards import is_shard
+from daemon.store.writing import PART
+
+MOST_UNRECORDED: Final = 64
+"""Samples that a crash can have left before the first record of an index was written; more are a store whose index is
+lost."""
 
 
-def gone(folder: Path, index: Index) -> str | None:
-    """Return that a store is not there at all although its index tells of samples, and what to do."""
-    if not index.records or any(path.is_file() for path in folder.rglob("*")):
+def gone(folder: Path, index: Index, layout: Layout) -> str | None:
+    """Return that a store is not there at all although its index tells of samples, or the other way round; and what to
+    do."""
+    if index.records:
+        if any(path.is_file() for path in folder.rglob("*")):
+            return None
+        return (
+            f"{folder} holds no file, its index has {len(index.records)} samples: mount its disk; or, if it was "
+            f"deleted on purpose, remove {index.path} too, then every sample is made again"
+        )
+    held = [] if index.lines else [path for path in layout.strays([]) if not path.name.endswith(PART)]
+    large = any(is_shard(path.name) and path.stat().st_size > MOST_UNRECORDED * OWN_FILE_BYTES for path in held)
+    if len(held) <= MOST_UNRECORDED and not large:
         return None
     return (
-        f"{folder} holds no file, its index has {len(index.records)} samples: mount its disk; or, if it was deleted on "
-        f"purpose, remove {index.path} too, then every sample is made again"
+        f"{index.path} is empty or missing (was a disk full?), but its store holds {len(held)} files of samples, "
+        f"{held[0]} first: put the index back; or, if every sample is to be made again, remove {folder}"
     )
 
 

@@ -37,10 +37,11 @@ def reconcile(layout: Layout, index: Index, folder: Path) -> Reconciled:
         folder: The store's.
 
     Raises:
-        StoreError: The index has samples and the store has no file at all: its disk may not be mounted.
+        StoreError: The index has samples and the store has no file at all: its disk may not be mounted. Or the index
+            is empty and the store is not: nothing of it is removed.
         OSError: A file cannot be looked at, removed or cut.
     """
-    why = gone(folder, index)
+    why = gone(folder, index, layout)
     if why is not None:
         raise StoreError(why)
     found, sizes = Reconciled(), FileSizes(folder)

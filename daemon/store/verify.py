@@ -157,7 +157,7 @@ class _Verification:
         report.tokens = sum(record.tokens for record in records.values())
         report.bytes = sum(record.bytes for record in records.values())
         self._add(index_damage(store.index))
-        store.gone = gone(store.folder, store.index)
+        store.gone = gone(store.folder, store.index, store.layout)
         if store.gone is not None:
             store.add(Finding(kind=Kind.MISSING, what=store.gone))
             return

@@ -6,6 +6,7 @@ import argparse
 
 from contracts.exit_codes import ExitCode
 from eagle3_tui.arguments import add_run, describe
+from eagle3_tui.failure import UsageError
 from eagle3_tui.terminal import THEMES
 
 
@@ -20,6 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="colours for a dark or a light background, auto: as COLORFGBG says; exact: 24-bit colours of our own",
     )
+    parser.add_argument("--replay", action="store_true", help="show the run as it was, from its journals alone")
+    parser.add_argument(
+        "--speed", type=_speed, metavar="N", help="with --replay: so many seconds of the run in one, default 60"
+    )
     describe(
         parser,
         "eagle3 tui my_run",
@@ -31,7 +36,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the screen until it is left; 128 + n after signal n."""
+    if arguments.speed is not None and not arguments.replay:
+        raise UsageError("--speed is for --replay")
     # The one import that costs most of a second.
     from eagle3_tui.app import run_app
+    from eagle3_tui.replaying import SPEED
 
-    return run_app(arguments.run, read_only=arguments.read_only, mouse=not arguments.no_mouse, theme=arguments.theme)
+    return run_app(
+        arguments.run,
+        read_only=arguments.read_only,
+        mouse=not arguments.no_mouse,
+        theme=arguments.theme,
+        replay_speed=(arguments.speed or SPEED) if arguments.replay else None,
+    )
+
+
+def _speed(text: str) -> float:
+    """A factor above 0, as of argparse: ``60`` or ``60x``."""
+    try:
+        value = float(text.removesuffix("x"))
+    except ValueError:
+        value = 0.0
+    if not (0 < value < float("inf")):
+        raise argparse.ArgumentTypeError(f"{text!r} is no speed: a number above 0, like 60")
+    return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
@@ -50,6 +51,8 @@ class View:
     """Whole seconds since the reading, once that is worth saying; None: fresh."""
     problem: str | None = None
     """Why the last reading failed."""
+    replays: bool = False
+    """It is a moment of the past, at ``status.at``."""
 
     @property
     def dataset_names(self) -> list[str]:
@@ -62,6 +65,7 @@ class Feed:
 
     def __init__(self, source: Source, clock: Clock) -> None:
         self._source = source
+        self._replays = False
         self._one_at_a_time = asyncio.Lock()
         """The source is used by one thread at a time."""
         self._clock = clock
@@ -70,17 +74,31 @@ class Feed:
         self._latest = View()
         self._begun = clock.mono()
 
+    def use(self, source: Source, *, replays: bool) -> None:
+        """Read another source from now on.
+
+        Args:
+            source: The run, or its recording.
+            replays: It is the recording.
+        """
+        self._source, self._replays = source, replays
+
     async def read(self) -> None:
         """Read once. What the system refuses (a removed folder, a dead disk) is kept as the view's problem."""
+        source, replays = self._source, self._replays
         try:
             async with self._one_at_a_time:
-                status, events, self.folders = await in_background(self._read)
+                status, events, self.folders = await in_background(partial(_read, source))
         except OSError as error:
+            if source is not self._source:
+                return  # nobody wants to know any more
             where = f"{error.filename}: " if error.filename else ""
             self._latest = replace(self._latest, problem=f"can't read {where}{error.strerror or error}")
             return
+        if source is not self._source:
+            return
         self._begun = self._clock.mono()
-        fresh = View(status=status, events=tuple(events))
+        fresh = View(status=status, events=tuple(events), replays=replays)
         if not _looks_the_same(self._latest, fresh):
             self._latest = fresh
 
@@ -98,13 +116,16 @@ class Feed:
         age = self._clock.mono() - self._begun
         return replace(self._latest, age_s=float(int(age))) if age >= STALE_AFTER_S else self._latest
 
-    def _read(self) -> tuple[RunStatus, list[Event], list[Path]]:
-        return self._source.refresh(), self._source.last_events(EVENTS_KEPT), self._source.watch_paths()
+
+def _read(source: Source) -> tuple[RunStatus, list[Event], list[Path]]:
+    return source.refresh(), source.last_events(EVENTS_KEPT), source.watch_paths()
 
 
 def _looks_the_same(old: View, new: View) -> bool:
     """Whether nothing but the time of reading differs, and nothing is shown that grows with it (ages, arrivals)."""
     if old.status is None or new.status is None or old.problem is not None or old.events != new.events:
+        return False
+    if new.replays != old.replays or (new.replays and new.status.at != old.status.at):
         return False
     if new.status.alerts or any(data.eta_s for data in (new.status.totals, *new.status.datasets)):
         return False

@@ -63,6 +63,10 @@ class Watcher:
                 self._stop_watching.set()
                 compare.cancel()
 
+    def wake(self) -> None:
+        """Have `wait` return: there is something to look at that no file says."""
+        self._changed.set()
+
     def stop(self) -> None:
         """Let the thread that waits for file events end, ahead of the cancellation."""
         self._stopped = True

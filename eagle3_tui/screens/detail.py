@@ -102,6 +102,8 @@ class DetailScreen(Screen[None]):
         self.has_read = False
         """Something was read and shown."""
         self._heights: dict[str, int] = {}
+        self._reserved = 0
+        """Lines at the top that are somebody else's."""
 
     @property
     def usable_keys(self) -> tuple[Key, ...]:
@@ -199,7 +201,13 @@ class DetailScreen(Screen[None]):
         width, height = self.app.size
         if not width and not height:
             width, height = DEFAULT_SIZE
-        self.share_lines(width, max(height - 2, 0))
+        self.share_lines(width, max(height - 2 - self._reserved, 0))
+
+    def reserve(self, lines: int) -> None:
+        """Leave lines free at the top."""
+        if lines != self._reserved:
+            self._reserved = lines
+            self.rearrange()
 
     def type_in(self, label: str, done: Callable[[str], None], text: str = "") -> None:
         """Let the person type at the bottom; ``done`` takes the text after Enter."""

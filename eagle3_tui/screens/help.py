@@ -76,7 +76,7 @@ class HelpScreen(Dialog[None]):
 
     def _signs(self) -> list[list[Part]]:
         states = list(RunState)
-        lines: list[list[Part]] = [[("signs", self.look.heading)]]
+        lines: list[list[Part]] = []
         for row in (states[:4], states[4:]):
             line: list[Part] = []
             for state in row:

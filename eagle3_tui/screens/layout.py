@@ -8,6 +8,8 @@ from typing import Any, Final
 _EVENTS_LEAST: Final = 2
 _EVENTS_GOOD: Final = 5
 _TABLE_LEAST: Final = 4
+_TABLE_GOOD: Final = 13
+"""Ten data sets with their titles and totals: they come before the history."""
 _LEAST: Final = 12
 """The least screen. Of what is higher, half may go to what to do about critical alerts, before data sets."""
 _ROOMY: Final = 30
@@ -117,6 +119,7 @@ def share_out(height: int, needs: Needs) -> Heights:
         got = _give(got, height, "events", _EVENTS_GOOD)
         got = _rules(got, height)
         got = _give_whole(got, height, "servers", needs.servers)
+        got = _give(got, height, "table", min(needs.table, _TABLE_GOOD))
         got = _give_whole(got, height, "plot", _PLOT[0] if needs.plot else 0)
     got = _give(got, height, "table", needs.table)
     got = _give(got, height, "alerts", needs.alerts)
@@ -127,7 +130,9 @@ def share_out(height: int, needs: Needs) -> Heights:
     got = _rules(got, height)
     if height >= _ROOMY:
         got = _give_whole(got, height, "servers", needs.figures)
-        got = _give(got, height, "plot", max(_PLOT[1], got.gpus if got.beside else 0) if needs.plot else 0)
+        got = _give_whole(got, height, "plot", _PLOT[0] if needs.plot else 0)
+        if got.plot:
+            got = _give(got, height, "plot", max(_PLOT[1], got.gpus if got.beside else 0))
     return replace(got, events=got.events + height - got.used())
 
 

@@ -7,26 +7,28 @@ from typing import ClassVar
 import msgspec
 from textual.binding import BindingType
 
-from eagle3_tui.keys import MAIN_KEYS, Key, usable_keys
+from eagle3_tui.keys import HISTORY_KEYS, MAIN_KEYS, Key, usable_keys
 from eagle3_tui.screens.detail import bindings
 from eagle3_tui.screens.run import RunScreen
-from eagle3_tui.widgets.canvas import Canvas
 from eagle3_tui.widgets.look import Look
+from eagle3_tui.widgets.plot import HistoryPlot
 
 
 class MainScreen(RunScreen):
     """Moves the cursor, orders, filters; what the keys open belongs to the app."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings(MAIN_KEYS)
+    BINDINGS: ClassVar[list[BindingType]] = bindings((*MAIN_KEYS, *HISTORY_KEYS))
 
-    def __init__(self, look: Look, *, read_only: bool, farewell: bool, history: Canvas | None = None) -> None:
+    def __init__(self, look: Look, *, read_only: bool, farewell: bool, history: HistoryPlot | None = None) -> None:
         super().__init__(look, read_only=read_only, farewell=farewell, history=history)
         self._read_only = read_only
+        self._plot = history
 
     @property
     def usable_keys(self) -> tuple[Key, ...]:
         """The keys of this screen that do something here."""
-        return usable_keys(MAIN_KEYS, read_only=self._read_only)
+        keys = MAIN_KEYS if self._plot is None else (*MAIN_KEYS, *HISTORY_KEYS)
+        return usable_keys(keys, read_only=self._read_only)
 
     def copied(self) -> str | None:
         """Return the selected alert in words, or the selected data set as JSON."""
@@ -65,6 +67,16 @@ class MainScreen(RunScreen):
     def action_clear(self) -> None:
         """Show all data sets."""
         self.clear_filter()
+
+    def action_span(self) -> None:
+        """Draw another stretch of time."""
+        if self._plot is not None:
+            self._plot.next_span()
+
+    def action_quantity(self) -> None:
+        """Draw something else."""
+        if self._plot is not None:
+            self._plot.next_quantity()
 
     def action_open(self) -> None:
         """Open what is under the cursor."""

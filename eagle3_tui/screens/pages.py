@@ -11,6 +11,7 @@ from textual.screen import Screen
 from contracts.records import Severity
 from eagle3_tui.feed.state import View
 from eagle3_tui.keys import Key, usable_keys, with_app_keys
+from eagle3_tui.replay_keys import with_replay_keys
 
 
 @runtime_checkable
@@ -28,6 +29,10 @@ class Page(Protocol):
 
     def say(self, message: str | None, severity: Severity = Severity.INFO) -> None:
         """Show a sentence at the bottom, or the keys again."""
+        ...
+
+    def reserve(self, lines: int) -> None:
+        """Leave lines free at the top."""
         ...
 
 
@@ -50,7 +55,16 @@ def selected_text(screen: Screen[Any]) -> str | None:
 
 def keys_of(screen: Screen[Any]) -> tuple[Key, ...]:
     """Return the keys that do something on a screen, its own and those of the app."""
-    return with_app_keys(screen.usable_keys) if isinstance(screen, Page) else ()
+    if not isinstance(screen, Page):
+        return ()
+    keys = with_app_keys(screen.usable_keys)
+    return with_replay_keys(keys) if replays(screen) else keys
+
+
+def replays(screen: Screen[Any]) -> bool:
+    """Whether the past is shown."""
+    replaying = getattr(screen.app, "replaying", None)
+    return replaying is not None and bool(replaying.active)
 
 
 def commands_of(screen: Screen[Any]) -> tuple[Key, ...]:
@@ -61,7 +75,7 @@ def commands_of(screen: Screen[Any]) -> tuple[Key, ...]:
     more = [
         replace(key, shown="")
         for key in usable_keys(read_only=read_only)
-        if key.action.startswith("app.") and key.action not in actions
+        if key.action.startswith("app.") and key.action not in actions and not (key.changes_run and replays(screen))
     ]
     return (*own, *more)
 

@@ -63,6 +63,8 @@ class RunScreen(Screen[None]):
         self._shown: View | None = None
         self._placed: tuple[Heights, int, bool] | None = None
         self._history = history
+        self._reserved = 0
+        """Lines at the top that are somebody else's."""
         self.filtering = False
         """Keys go into the filter."""
         self.alerts = Alerts(look, id="alerts")
@@ -114,6 +116,12 @@ class RunScreen(Screen[None]):
     def say(self, message: str | None, severity: Severity = Severity.INFO) -> None:
         """Show a sentence at the bottom, or the keys again."""
         self.footer.say(message, severity)
+
+    def reserve(self, lines: int) -> None:
+        """Leave lines free at the top."""
+        if lines != self._reserved:
+            self._reserved = lines
+            self._arrange()
 
     @property
     def selected(self) -> Target | None:
@@ -264,6 +272,7 @@ class RunScreen(Screen[None]):
         width, height = self.app.size
         if not width and not height:
             width, height = DEFAULT_SIZE
+        height -= self._reserved
         small = width < TOO_SMALL[0] or height < TOO_SMALL[1]
         status, look = self._view.status, self._look
         count = len(status.gpus) if status is not None and status.gpus else 0

@@ -10,6 +10,7 @@ from contracts.records import Severity
 from contracts.status import RunState
 from eagle3_tui.feed.state import View
 from eagle3_tui.keys import Key, with_app_keys
+from eagle3_tui.replay_keys import with_replay_keys
 from eagle3_tui.widgets.canvas import Canvas
 from eagle3_tui.widgets.line import Group, cell, group, line, strip, wrap
 from eagle3_tui.widgets.look import Look
@@ -60,12 +61,12 @@ class Footer(Canvas):
         """Return the keys, or the sentence."""
         if self._message is None:
             keys = key_line(
-                self._keys,
+                with_replay_keys(self._keys) if view.replays else self._keys,
                 width,
                 self.look,
                 read_only=self._read_only,
                 daemon=view.status.daemon.alive if view.status else None,
-                farewell=self._farewell,
+                farewell=self._farewell and not view.replays,
                 state=view.status.state if view.status else None,
             )
             return [keys]

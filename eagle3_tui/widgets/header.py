@@ -12,7 +12,7 @@ from contracts.status import DatasetStatus, HiddenStatus, RunState, RunStatus
 from eagle3_tui.feed.state import View
 from eagle3_tui.status_table import gave_up, oldest_text, state_text
 from eagle3_tui.store_text import checks_text, only_extracts, used_of
-from eagle3_tui.text import UNKNOWN, human_bytes, human_count, human_duration, human_exact, human_rate
+from eagle3_tui.text import UNKNOWN, human_bytes, human_count, human_duration, human_exact, human_rate, human_time
 from eagle3_tui.widgets.bars import bar, whole_percent
 from eagle3_tui.widgets.canvas import Canvas
 from eagle3_tui.widgets.line import Group, group, labelled, line
@@ -49,7 +49,7 @@ def header_lines(view: View, width: int, look: Look) -> list[Strip]:
         lines = [line([group("reading the run's files ...", look.dim, look)], width, look), *_blank(2, width, look)]
     else:
         lines = [
-            line(_state_groups(status, width, look), width, look),
+            line(_state_groups(status, width, look, replays=view.replays), width, look),
             line(progress_groups(status, look), width, look),
             line(_count_groups(status, width, look), width, look),
         ]
@@ -111,9 +111,10 @@ def verdict(status: RunStatus, look: Look) -> list[Group]:
     return [group(f"{look.signs.good} no alerts", look.good, look)]
 
 
-def _state_groups(status: RunStatus, width: int, look: Look) -> list[Group]:
+def _state_groups(status: RunStatus, width: int, look: Look, *, replays: bool) -> list[Group]:
     groups = [
         group(status.run, look.bold, look, shrink_to=8),
+        *([group(f" REPLAY {human_time(status.at)} ", look.warn_badge, look)] if replays else []),
         state_badge(status, look),
         *verdict(status, look),
     ]

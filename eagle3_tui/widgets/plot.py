@@ -22,6 +22,8 @@ Asker = Callable[[Callable[[RunFold, float], RunHistory]], Awaitable[RunHistory]
 
 TICK_S: Final = 1.0
 """It is repainted this often at most."""
+_SLICE_S: Final = 0.1
+"""From one slice of older telemetry to the next: what else is read has its turn."""
 _SLOWEST_S: Final = 10.0
 _PER_STEP: Final = 4
 """Asked so often in one step of time: what is shown of a day does not change within a second."""
@@ -90,9 +92,10 @@ class HistoryPlot(Canvas):
         history = self._history
         if (*wanted, self._view) == self._asked and history is not None and not history.reading:
             return
-        step_s = 0.0 if history is None or history.reading else history.step_s
+        step_s = 0.0 if history is None else history.step_s
         due = self._asked_at + min(max(step_s / _PER_STEP, TICK_S), _SLOWEST_S) - TICK_S / 2
-        if wanted == self._asked[:3] and now < due:
+        is_reading = history is not None and history.reading and self._problem is None
+        if wanted == self._asked[:3] and now < due and not is_reading:
             return
         self._asked, self._asked_at, self._busy = (*wanted, self._view), now, True
         self.run_worker(self._read(*wanted), group="history", exit_on_error=True)
@@ -115,6 +118,8 @@ class HistoryPlot(Canvas):
         self._repaint()
         if (quantity, span, points) != (self.quantity, self.span, self._points):
             self.look_again()  # a key or a new size came meanwhile
+        elif self._problem is None and self._history is not None and self._history.reading:
+            self.set_timer(_SLICE_S, self.look_again)
 
     def lines(self, view: View, width: int, height: int) -> list[Strip]:
         """Return title, curve, marks and times."""

@@ -197,16 +197,22 @@ def _words_beside(
     parts = dict(signs)
     places = sorted(_places(marks, begin, cell_s, cells).items(), reverse=True)
     for place, mark in places:
-        text, style = safe(mark.text, look), _sign(mark, look)[1]
-        start = place + 2
-        room = min((taken for taken in parts if taken > place), default=cells + 1) - 1 - start
-        if room < min(cell_width(text), _MARK_LEAST) and place == places[0][0]:
-            free = max((taken for taken in parts if taken < place), default=-3) + 3
-            start = max(place - 1 - cell_width(text), free)
-            room = place - 1 - start
-        if room >= min(cell_width(text), _MARK_LEAST):
-            parts |= _written(start, shorten(text, room, ellipsis=look.signs.ellipsis), style)
+        room = min((taken for taken in signs if taken > place), default=cells + 1) - place - 3
+        parts |= _fitted(mark, place + 2, room, look)
+    newest, mark = places[0]
+    if newest + 2 not in parts:
+        free = max((taken for taken in parts if taken < newest), default=-3) + 3
+        start = max(newest - 1 - cell_width(safe(mark.text, look)), free)
+        parts |= _fitted(mark, start, newest - 1 - start, look)
     return parts
+
+
+def _fitted(mark: Mark, start: int, room: int, look: Look) -> dict[int, Part]:
+    """The words of a mark in so many cells; none where too little of them would be left."""
+    text = safe(mark.text, look)
+    if room < min(cell_width(text), _MARK_LEAST):
+        return {}
+    return _written(start, shorten(text, room, ellipsis=look.signs.ellipsis), _sign(mark, look)[1])
 
 
 def _written(start: int, text: str, style: Style) -> dict[int, Part]:

@@ -120,6 +120,15 @@ class TestStages:
         write(run.events, [event("prompts.strangers", dataset="d", data={"count": 1})])
         assert stage_of(run) is DatasetStage.FINISHED
 
+    def test_what_is_stored_of_prompts_that_are_gone_settles_none(self, tmp_path: Path) -> None:
+        run = make_run(tmp_path, prompts=2, extra=stages("extract"))
+        write(run.dataset("d").responses, [response("d-0"), response("d-1")])
+        write(run.dataset("d").hidden_states, [stored("d-0", 0), stored("of-before", 1)])
+        write(run.events, [event("prompts.strangers", dataset="d", data={"count": 0, "stored": 1})])
+        assert stage_of(run) is DatasetStage.EXTRACTING
+        write(run.dataset("d").hidden_states, [stored("d-1", 2)])
+        assert stage_of(run) is DatasetStage.FINISHED
+
     def test_passes_and_captures_in_hand_keep_a_run_going(self, tmp_path: Path) -> None:
         run = make_run(tmp_path, prompts=1, extra=BOTH)
         write(run.dataset("d").responses, [response("d-0")])

@@ -125,6 +125,8 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     generate = parse_run_config('[run]\nname = "r"\n[[servers]]\nurl = "http://h:1"\n[[datasets]]\nname = "d"\n')
     with pytest.raises(ServerArgsError, match=r"\[extract\] layers is empty"):
         server_args(generate, "org/model")
+    with pytest.raises(ServerArgsError, match=r"dump_dir must be an absolute path, not 'dumps'"):
+        server_args(config('dump_dir = "dumps"'), "org/model", architecture="LlamaForCausalLM")
 
 
 def test_architecture_that_contradicts_the_model_is_refused(tmp_path: Path) -> None:

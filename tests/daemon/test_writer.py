@@ -54,7 +54,7 @@ class FaultyJournal(Journal):
 @pytest.fixture(autouse=True)
 def faultless(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("daemon.writer.ROOM_RETRY_S", 0.02)
-    FaultyJournal.appends, FaultyJournal.syncs = [], 0
+    FaultyJournal.appends, FaultyJournal.syncs, FaultyJournal.failed = [], 0, 0
     FaultyJournal.error = FaultyJournal.sync_error = None
     yield
 
@@ -129,6 +129,23 @@ def test_no_room_keeps_the_lines_tells_and_goes_on(tmp_path: Path) -> None:
     assert len(watched.troubles) == 2, "one sentence and its end"
     assert watched.writer.close(5.0) == 0
     assert bad.read_bytes() == good.read_bytes() == b"".join(b"%d\n" % number for number in range(10))
+
+
+def test_an_index_record_waits_for_the_answer_before_it(tmp_path: Path) -> None:
+    """The answer finds no room, the shorter index record would: it must not be there alone after a kill."""
+    watched, index = Watched(FaultyJournal), tmp_path / "hidden_states.jsonl"
+    FaultyJournal.error = errno.ENOSPC
+    watched.writer.append(index, b"earlier\n")
+    watched.writer.append(tmp_path / "bad.jsonl", b"answer\n")
+    watched.writer.start()
+    watched.writer.append(index, b"record\n")
+    watched.writer.append(tmp_path / "good.jsonl", b"another\n")
+    wait_for(lambda: watched.written == 1 and FaultyJournal.failed > 2)
+    assert not index.exists() and (tmp_path / "good.jsonl").exists()
+    FaultyJournal.error = None
+    wait_for(lambda: watched.written == 4)
+    assert index.read_bytes() == b"earlier\nrecord\n"
+    assert watched.writer.close(5.0) == 0
 
 
 def test_two_broken_journals_do_not_take_turns_in_telling(tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ from textual.pilot import Pilot
 
 from contracts.records import Severity
 from eagle3_tui.app import Eagle3App
+from eagle3_tui.keys import HISTORY_KEYS
 from eagle3_tui.screens.causes import screen_for
 from eagle3_tui.terminal import Capabilities
 from eagle3_tui.widgets.look import look_for
+from eagle3_tui.widgets.plot import HistoryPlot
 from eagle3_tui.widgets.target import Target
 from tests.eagle3_tui.conftest import AppMaker
 from tests.eagle3_tui.samples import LENGTH_ALERT, FakeMonitor, FakeSender, alert, running
@@ -167,3 +169,16 @@ async def test_a_long_answer_is_shown_whole_and_gives_its_lines_back(make_app: A
         await pilot.pause()
         await pilot.pause()
         assert len(part_text(app, "footer")) == 1
+
+
+async def test_the_history_has_its_keys_only_where_it_is_drawn() -> None:
+    status = running()
+    app = Eagle3App(Unreadable(status), FakeSender(), capabilities=Capabilities(), history=True)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await shown(pilot)
+        plot = app.screen.query_one(HistoryPlot)
+        before = plot.span
+        await pressed(pilot, "w")
+        assert plot.span == before + 1
+        text = await pressed(pilot, "question_mark")
+        assert all(key.help in text for key in HISTORY_KEYS)

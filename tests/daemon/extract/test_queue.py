@@ -187,6 +187,27 @@ def test_ids_that_cannot_be_read_are_a_failure_and_no_crash(tmp_path: Path) -> N
     assert waiting(queue) == [] and queue.waiting == 0
 
 
+def test_what_is_refused_for_days_keeps_nothing_in_memory(tmp_path: Path) -> None:
+    extracting = Extracting(tmp_path, PROMPTS[2:], vocab_size=2)
+    queue = extracting.make()
+    attempt = send(queue)
+    assert attempt is not None and queue.job(attempt) is None  # type: ignore[arg-type]
+    drop(queue, attempt)
+    (fault,) = queue._refused.values()
+    assert fault.check is CaptureCheck.NO_IDS and fault.__traceback__ is None, "its frames hold ids and masks"
+
+
+def test_an_answer_to_another_prompt_of_that_name_is_refused(tmp_path: Path) -> None:
+    """One of the two files was exchanged: the rows of the one's prompt and the other's answer teach nonsense."""
+    extracting, queue = made(tmp_path)
+    extracting.answer(response("a", [4, 5], prompt_tokens=7), response("b", [4, 5]))
+    queue.refresh()
+    assert waiting(queue) == ["m", "b"]
+    (failure,) = extracting.failures()
+    assert (failure["check"], failure["next"]) == ("no_ids", "refused")
+    assert "answers a prompt of 7 tokens" in failure["message"] and "has 3" in failure["message"]
+
+
 def test_prompts_that_cannot_be_read_any_more_leave_no_capture_open(tmp_path: Path) -> None:
     extracting, queue = made(tmp_path)
     entry = queue.index.entries[0]

@@ -65,6 +65,21 @@ async def test_an_earlier_run_that_only_made_answers(memory: Path) -> None:
     assert failures(run) == [] and left_in(dumps) == []
 
 
+async def test_samples_that_were_exchanged_for_others_are_stored(memory: Path) -> None:
+    """As many stored as there are prompts, but others: that is not done, and is said."""
+    dumps = memory / "dumps"
+    async with dumping(dumps) as server:
+        run = make_run(memory / "run", [server.url], {"A1": pretokenized(3)}, extract=extract(dumps), stages=ONLY)
+        assert await run_to_end(run) is False
+        exchanged = [{**each, "sample_id": f"b{place}"} for place, each in enumerate(pretokenized(3))]
+        path = run / "prepared" / "A1" / "prompts.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in exchanged))
+        assert await run_to_end(run) is False
+    assert stored_ids(run, "A1") == ["a0", "a1", "a2", "b0", "b1", "b2"]
+    said = [event["data"] for event in records(run / "events.jsonl") if event["kind"] == "prompts.strangers"]
+    assert said == [{"count": 0, "stored": 3}]
+
+
 async def test_foreign_responses_of_several_shapes(memory: Path) -> None:
     dumps = memory / "dumps"
     asked = prompts(7)

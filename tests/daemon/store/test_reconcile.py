@@ -75,6 +75,31 @@ def test_a_store_that_is_not_there(tmp_path: Path, layout: str) -> None:
         reconciled(run, layout)
 
 
+def test_an_index_that_is_not_there(tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Emptied, by a full disk or by hand: what days have made is not taken for what a crash has left."""
+    monkeypatch.setattr("daemon.store.cheap_checks.MOST_UNRECORDED", 0)
+    run = make_stored_run(tmp_path, layout)
+    files = {file_of(run, record) for record in records(run).values()}
+    index_path(run).write_bytes(b"")
+    with pytest.raises(StoreError, match="put the index back"):
+        reconciled(run, layout)
+    index_path(run).unlink()
+    with pytest.raises(StoreError, match="is empty or missing"):
+        reconciled(run, layout)
+    _, stores = verify(run, holding_lock=True)
+    said, left = repair_store(stores[0])
+    assert left and "nothing was changed" in said[0] and "put the index back" in said[0]
+    assert all(path.exists() for path in files)
+
+
+def test_a_crash_before_the_first_record(tmp_path: Path, layout: str) -> None:
+    run = make_stored_run(tmp_path, layout)
+    files = {file_of(run, record) for record in records(run).values()}
+    index_path(run).write_bytes(b"")
+    assert set(reconciled(run, layout).strays) == files
+    assert not any(path.exists() for path in files)
+
+
 def test_an_empty_store(tmp_path: Path, layout: str) -> None:
     run = make_stored_run(tmp_path, layout, samples=0, pretokenized=0)
     assert reconciled(run, layout) == Reconciled()

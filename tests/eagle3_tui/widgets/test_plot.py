@@ -218,6 +218,19 @@ async def test_asks_no_more_often_than_something_can_have_changed() -> None:
         assert len(ask.questions) == 1
 
 
+async def test_goes_on_asking_while_older_telemetry_is_read() -> None:
+    ask = Asked(reading=True)
+    async with Shown(ask).run_test(size=(100, 8)) as pilot:
+        assert isinstance(pilot.app, Shown)
+        pilot.app.plot.show(View(running()))
+        while len(ask.questions) < 3:
+            await pilot.pause()
+        assert "reading ..." in text(pilot.app)
+        ask.over = {}
+        while "reading ..." in text(pilot.app):
+            await pilot.pause()
+
+
 async def test_the_next_quantity_and_span() -> None:
     ask = Asked()
     async with Shown(ask).run_test(size=(60, 8)) as pilot:
@@ -245,3 +258,30 @@ async def test_a_file_that_cannot_be_read_is_said() -> None:
         pilot.app.plot.show(View(running()))
         await pilot.pause()
         assert "can't read /run/telemetry/gpu.jsonl: Permission denied" in text(pilot.app)
+
+
+def marks_line(ages: dict[float, str], width: int = 58) -> str:
+    marks = tuple(Mark(NOW - age, MarkKind.ALERT, text) for age, text in ages.items())
+    return drawn(made(curve_cells(width), marks=marks), width, 8)[6]
+
+
+def test_words_stand_beside_their_marks_where_there_is_room() -> None:
+    assert "! one is here    " in marks_line({500: "one is here"})
+    assert "  one is here ! " in marks_line({4: "one is here"})
+    assert "! first is l… ! x  " in marks_line({400: "first is long enough", 230: "x"})
+    assert "!    ! second " in marks_line({500: "first is long enough", 440: "second"})
+    assert "! older  newest ! " in marks_line({200: "older", 4: "newest"})
+    assert marks_line({30: "a", 4: "b is longer"}).rstrip().endswith("! !")
+
+
+def test_a_mark_just_now_is_in_the_last_cell() -> None:
+    assert marks_line({0: "now"}).rstrip().endswith("now !")
+
+
+def test_colours(snap_compare: Any) -> None:
+    async def show(pilot: Any) -> None:
+        pilot.app.plot.show(View(running()))
+        await pilot.pause()
+        await pilot.pause()
+
+    assert snap_compare(Shown(Asked()), terminal_size=(100, 10), run_before=show)

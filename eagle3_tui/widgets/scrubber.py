@@ -1,0 +1,130 @@
+"""The line of a replay: which moment is shown, how fast it goes, where in the run that is, and what happened when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from rich.style import Style
+from textual.strip import Strip
+
+from contracts.fold.marks import Mark, MarkKind
+from eagle3_tui.feed.state import View
+from eagle3_tui.widgets.canvas import Canvas
+from eagle3_tui.widgets.line import Part, cell, strip
+from eagle3_tui.widgets.look import Look
+
+_LEAST_BAR: Final = 8
+_DAY_S: Final = 86_400.0
+_WEEK_S: Final = 6 * _DAY_S
+_SPEED: Final = 6
+"""Cells of the speed: the bar does not move as it changes."""
+_UNICODE_MARKS: Final = {MarkKind.PAUSE: "‖", MarkKind.RESTART: "▲", MarkKind.ALERT: "!"}
+_ASCII_MARKS: Final = {MarkKind.PAUSE: "=", MarkKind.RESTART: "^", MarkKind.ALERT: "!"}
+_RANK: Final = {MarkKind.PAUSE: 0, MarkKind.RESTART: 1, MarkKind.ALERT: 2}
+"""Of several marks in one cell the highest is drawn."""
+
+
+@dataclass(frozen=True)
+class Playing:
+    """A replay at one moment."""
+
+    at: float
+    """Unix seconds."""
+    begin: float
+    end: float
+    speed: float
+    paused: bool
+    marks: tuple[Mark, ...] = ()
+
+
+class Scrubber(Canvas):
+    """At the top of every screen while the past is shown."""
+
+    DEFAULT_CSS = """
+    Scrubber { dock: top; width: 100%; height: 1; background: ansi_default; color: ansi_default; }
+    """
+
+    def __init__(self, look: Look, *, id: str | None = None) -> None:
+        super().__init__(look, id=id)
+        self._view = View()
+        self._playing: Playing | None = None
+
+    def put(self, playing: Playing) -> None:
+        """Show another moment."""
+        self._playing = playing
+        self._repaint()
+
+    def lines(self, view: View, width: int, height: int) -> list[Strip]:
+        """Return the one line."""
+        return [] if self._playing is None else [scrubber_line(self._playing, width, self.look)]
+
+
+def scrubber_line(playing: Playing, width: int, look: Look) -> Strip:
+    """Return the line: badge with the moment, speed, bar with marks, and the last moment where there is room."""
+    sign = look.signs.paused if playing.paused else look.signs.running
+    badge = f" {sign} REPLAY {moment_text(playing.at, playing)} "
+    speed = f" {'paused' if playing.paused else speed_text(playing.speed):>{_SPEED}} "
+    begin, end = (f" {moment_text(at, playing)} " for at in (playing.begin, playing.end))
+    room = width - len(badge) - len(speed)
+    if room < _LEAST_BAR:
+        return strip([(cell(badge, width, look), look.warn_badge)], width, look)
+    if room - len(begin) - len(end) < 2 * _LEAST_BAR:
+        begin, end = "", " "
+    bar = bar_parts(playing, room - len(begin) - len(end), look)
+    parts: list[Part] = [(badge, look.warn_badge), (speed, look.bold), (begin, look.dim), *bar, (end, look.dim)]
+    return strip(parts, width, look)
+
+
+def bar_parts(playing: Playing, width: int, look: Look) -> list[Part]:
+    """Return a bar of exactly ``width`` cells: what lies behind filled, where one is, and the marks."""
+    here = _place(playing.at, playing, width)
+    filled, rest = (look.signs.blocks[-1], look.signs.empty)
+    cells: list[tuple[str, Style]] = [
+        (filled, look.active) if place < here else (rest, look.dim) for place in range(width)
+    ]
+    for place, kind in _marked(playing.marks, playing, width):
+        cells[place] = _mark_sign(kind, look)
+    cells[here] = ("┃" if look.unicode else "|", look.bold)
+    return cells
+
+
+def speed_text(speed: float) -> str:
+    """Return a speed in few cells: ``60x``, ``0.5x``."""
+    return f"{speed:g}x"
+
+
+def moment_text(at: float, playing: Playing) -> str:
+    """Return a moment of the recording: with its day where the recording is longer than one."""
+    length = playing.end - playing.begin
+    form = "%H:%M:%S" if length < _DAY_S and _day(playing.begin) == _day(playing.end) else "%a %H:%M:%S"
+    return time.strftime("%d %b %H:%M:%S" if length >= _WEEK_S else form, time.localtime(at))
+
+
+def _day(at: float) -> tuple[int, int]:
+    local = time.localtime(at)
+    return local.tm_year, local.tm_yday
+
+
+def _place(at: float, playing: Playing, width: int) -> int:
+    length = playing.end - playing.begin
+    share = (at - playing.begin) / length if length > 0 else 1.0
+    return min(max(int(share * width), 0), width - 1)
+
+
+def _marked(marks: Iterable[Mark], playing: Playing, width: int) -> Iterable[tuple[int, MarkKind]]:
+    found: dict[int, MarkKind] = {}
+    for mark in marks:
+        if playing.begin <= mark.at <= playing.end:
+            place = _place(mark.at, playing, width)
+            if place not in found or _RANK[mark.kind] > _RANK[found[place]]:
+                found[place] = mark.kind
+    return found.items()
+
+
+def _mark_sign(kind: MarkKind, look: Look) -> Part:
+    signs = _UNICODE_MARKS if look.unicode else _ASCII_MARKS
+    styles = {MarkKind.PAUSE: look.warn, MarkKind.RESTART: look.active, MarkKind.ALERT: look.bad}
+    return signs[kind], styles[kind]

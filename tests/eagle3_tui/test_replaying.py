@@ -1,0 +1,173 @@
+"""The past on the screens: a replay from the start, one of a run that goes on, its keys, its line."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from contracts.clock import Clock
+from contracts.fold.marks import Mark, MarkKind
+from contracts.monitor import Monitor
+from contracts.replay.source import ReplaySource
+from eagle3_tui.app import Eagle3App
+from eagle3_tui.replay_keys import REPLAY_KEYS
+from eagle3_tui.terminal import Capabilities
+from eagle3_tui.text import cell_width
+from eagle3_tui.widgets.look import look_for
+from eagle3_tui.widgets.scrubber import Playing, Scrubber, scrubber_line
+from tests.eagle3_tui.samples import FakeSender
+from tests.eagle3_tui.screens.support import text_of, until
+from tests.support.records import NOW, PID, event, heartbeat, make_run, response, write
+
+BEGIN = NOW - 7200.0
+
+
+class Wall:
+    """A clock that a test turns."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def clock(self) -> Clock:
+        return Clock(wall=lambda: NOW + self.seconds, monotonic=lambda: self.seconds)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Two hours, a response each minute; a pause after 40 minutes, an alert after 60, stopped at the end."""
+    run = make_run(
+        tmp_path / "run",
+        datasets=["B1"],
+        prompts=200,
+        extra="[telemetry]\ngpus = false\n[alerts]\ntelemetry_stale_s = 1e9",
+    )
+    write(
+        run.events,
+        [
+            event("daemon.started", BEGIN, data={"pid": PID}),
+            event("run.paused", BEGIN + 2400, message="paused: to look"),
+            event("run.resumed", BEGIN + 2460),
+            event("alert.raised", BEGIN + 3600, message="slow", data={"code": "slow"}),
+            event("daemon.stopped", NOW),
+        ],
+    )
+    made = [response(f"B1-{n}", finished_at=BEGIN + 60.0 * n, started_at=BEGIN + 60.0 * n - 9) for n in range(1, 121)]
+    write(run.dataset("B1").responses, made)
+    write(run.telemetry_file("daemon"), [heartbeat(BEGIN + 10.0 * n, in_flight={"B1": 4}) for n in range(1, 720)])
+    return run.path
+
+
+def app_of(run: Path, wall: Wall, *, speed: float | None = None, sender: FakeSender | None = None) -> Eagle3App:
+    return Eagle3App(
+        Monitor(run),
+        sender or FakeSender(),
+        capabilities=Capabilities(),
+        clock=wall.clock(),
+        recording=partial(ReplaySource, run),
+        replay_speed=speed,
+    )
+
+
+def shown(app: Eagle3App) -> str:
+    return "\n".join(text_of(app))
+
+
+async def reaches(pilot: Pilot[int], app: Eagle3App, *texts: str) -> None:
+    def there() -> bool:
+        lines = shown(app)
+        return all(text in lines for text in texts)
+
+    await until(pilot, there)
+
+
+async def test_a_replay_goes_through_the_run(run: Path) -> None:
+    wall = Wall()
+    sender = FakeSender()
+    app = app_of(run, wall, speed=60.0, sender=sender)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await reaches(pilot, app, "REPLAY 06:00:00", "60x", "0/200")
+        wall.seconds = 10.0
+        await reaches(pilot, app, "REPLAY 06:10:00", "10/200", "running")
+        await pilot.press("space", "right")
+        await reaches(pilot, app, "REPLAY 06:11:00", "11/200", "paused")
+        wall.seconds = 100.0
+        await pilot.press("right_square_bracket")
+        await reaches(pilot, app, "REPLAY 06:40:00")
+        await pilot.press("less_than_sign", "left")
+        await reaches(pilot, app, "REPLAY 06:29:00", "29/200")
+        # Nothing of the past can be changed.
+        await pilot.press("p", "S")
+        assert "the past can't be changed" in shown(app)
+        assert sender.sent == []
+        await pilot.press("end")
+        await reaches(pilot, app, "stopped", "120/200", "no daemon")
+        await pilot.press("R")
+        await until(pilot, lambda: "REPLAY" not in shown(app))
+        assert not app.screen.query(Scrubber)
+
+
+async def test_every_screen_shows_that_moment(run: Path) -> None:
+    wall = Wall()
+    app = app_of(run, wall, speed=60.0)
+    async with app.run_test(size=(120, 30)) as pilot:
+        wall.seconds = 10.0
+        await reaches(pilot, app, "10/200")
+        await pilot.press("e")
+        await reaches(pilot, app, "REPLAY 06:10:00", "daemon.started")
+        assert "run.paused" not in shown(app)
+        await pilot.press("space", "right_square_bracket")
+        await reaches(pilot, app, "REPLAY 06:40:00", "paused: to look")
+        await pilot.press("escape", "enter")
+        await reaches(pilot, app, "REPLAY 06:40:00", "B1-40")
+        assert "B1-41" not in shown(app)
+        await pilot.press("question_mark")
+        await reaches(pilot, app, "ten minutes back")
+
+
+async def test_the_present_goes_back_in_time_and_returns(run: Path) -> None:
+    wall = Wall()
+    app = app_of(run, wall)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await reaches(pilot, app, "120/200")
+        await pilot.press("R")
+        await until(pilot, lambda: bool(app.screen.query(Scrubber)))
+        await pilot.press("less_than_sign")
+        await reaches(pilot, app, "REPLAY 07:50:", "110/200")
+        await pilot.press("end")
+        await until(pilot, lambda: "REPLAY" not in shown(app))
+
+
+async def test_keys_that_are_typed_are_not_the_replays(run: Path) -> None:
+    app = app_of(run, Wall(), speed=60.0)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await reaches(pilot, app, "REPLAY 06:00:00")
+        await pilot.press("slash", "plus")
+        await reaches(pilot, app, "/+")
+        assert "60x" in shown(app)
+
+
+PLAYING = Playing(
+    at=BEGIN + 3600, begin=BEGIN, end=NOW, speed=60.0, paused=False,
+    marks=(
+        Mark(BEGIN + 60, MarkKind.RESTART, ""), Mark(NOW - 60, MarkKind.ALERT, ""), Mark(NOW + 9, MarkKind.ALERT, ""),
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("unicode", [True, False])
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+def test_the_line_fits(width: int, unicode: bool) -> None:
+    text = scrubber_line(PLAYING, width, look_for(Capabilities(unicode=unicode))).text
+    assert cell_width(text) == width
+    assert "REPLAY 07:00:00" in text
+    assert "60x" in text
+    assert unicode or text.isascii()
+    assert text.count("!") == 1
+
+
+def test_keys_are_named_once() -> None:
+    names = [name for key in REPLAY_KEYS for name in key.keys]
+    assert len(names) == len(set(names))
