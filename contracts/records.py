@@ -102,6 +102,8 @@ class CaptureCheck(enum.StrEnum):
     """Larger than the dump budget as a whole."""
     TOO_LONG = "too_long"
     """Beyond the data set's limit of length, or the server's."""
+    NOTHING_TO_LEARN = "nothing_to_learn"
+    """No token of it would be learnt from: an answer of one token, which is never fed, or a mask of zeros."""
     NO_IDS = "no_ids"
     """The response states no usable token ids, or its prompt is not there."""
 

@@ -79,7 +79,7 @@ class HiddenStatus(msgspec.Struct, kw_only=True):
     given_up: int
     """Samples that are not tried again unless a person says so."""
     skipped: int
-    """Samples left out because they are too long; in neither of the two above."""
+    """Samples left out by a rule: too long, or nothing in them to learn from; in neither of the two above."""
     truncated: int
     """Stored samples that were cut to the limit of length."""
     in_work: int | None

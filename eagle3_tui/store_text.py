@@ -26,7 +26,7 @@ def store_lines(status: RunStatus, width: int) -> list[str]:
         f"{name} {human_exact(value)}"
         for name, value in (
             ("not stored", hidden.given_up),
-            ("too long", hidden.skipped),
+            ("left out", hidden.skipped),
             ("cut", hidden.truncated),
         )
         if value

@@ -23,7 +23,11 @@ from daemon.prompts.shapes import _SHAPES, ID_KEYS
 from eagle3_tui.__main__ import build_parser
 from eagle3_tui.commands import COMMANDS
 from eagle3_tui.commands.check import _sum
+from eagle3_tui.keys import APP_KEYS, HISTORY_KEYS, MAIN_KEYS, Key
+from eagle3_tui.replay_keys import REPLAY_KEYS
 from eagle3_tui.run_template import _made, _table_of, toml_value
+from eagle3_tui.screens import attempts, dataset, failures, journal, sample, servers
+from eagle3_tui.screens.detail import BACK, MOVING
 from eagle3_tui.status_table import summary_line
 from tests.benchmarks.__main__ import NAMES
 
@@ -149,6 +153,46 @@ def test_every_key_of_the_status_is_documented() -> None:
     status = msgspec.json.decode(example, type=RunStatus, strict=True)
     assert set(msgspec.json.decode(example)) == set(RunStatus.__struct_fields__)
     assert status.state is RunState.RUNNING
+
+
+KEYS: dict[str, tuple[Key, ...]] = {
+    "On every screen": APP_KEYS,
+    "Main screen": (*MAIN_KEYS, *HISTORY_KEYS),
+    "Every other screen": (BACK, *MOVING),
+    "Data set": dataset.KEYS,
+    "Failures": failures.KEYS,
+    "Attempts": attempts.KEYS,
+    "Sample": sample.KEYS,
+    "Events and log": journal.KEYS,
+    "Servers": servers.KEYS,
+    "Replay": REPLAY_KEYS,
+}
+
+
+@pytest.mark.parametrize("head", KEYS)
+def test_every_key_of_a_screen_is_documented_as_the_help_has_it(head: str) -> None:
+    text = section(page("docs/tui.md"), "Keys")
+    part = next(part for part in text.split("\n### ") if part.startswith(f"{head}\n"))
+    documented = rows(part)
+    common = (
+        (BACK, *MOVING) if head in ("Data set", "Failures", "Attempts", "Sample", "Events and log", "Servers") else ()
+    )
+    expected = {key.shown: key.help for key in KEYS[head] if key not in common}
+    assert {name: cells[1] for name, cells in documented.items()} == expected
+    assert re.findall(r"### (.*)", text) == list(KEYS)
+
+
+def test_every_key_that_the_readme_names_does_something() -> None:
+    named = rows(section(page("README.md"), "A real run on eight GPUs"))
+    known = {key.shown for keys in KEYS.values() for key in keys}
+    table = [cells[0] for name, cells in named.items() if name in known]
+    assert len(table) > 5
+    assert {key for cell in table for key in re.findall(r"`([^`]+)`", cell)} <= known
+
+
+def test_every_image_is_shown_somewhere() -> None:
+    shown = {name for path in PAGES for name in re.findall(r"images/([\w.]+)\)", path.read_text(encoding="utf-8"))}
+    assert shown == {path.name for path in (ROOT / "docs" / "images").iterdir()}
 
 
 def test_every_command_of_the_socket_is_documented() -> None:

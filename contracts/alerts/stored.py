@@ -46,9 +46,9 @@ def _skipped(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
         yield make_alert(
             "skipped_share",
             Severity.WARNING,
-            f"{skipped:,} of {of:,} samples ({100 * skipped / of:.1f} %) are left out of the store, they are too long; "
-            f"limit {limit:g} %",
-            'Raise max_tokens of [extract] or of the data set, or cut such samples: over_long = "truncate". Then, with '
+            f"{skipped:,} of {of:,} samples ({100 * skipped / of:.1f} %) are left out of the store: too long, or nothing in "
+            f"them to learn from; limit {limit:g} %",
+            'See eagle3 events and failures.jsonl for which. Raise max_tokens of [extract] or of the data set, or cut such samples: over_long = "truncate". Then, with '
             "the daemon ended: eagle3 retry RUN --error invalid_input, and start it again.",
             dataset,
         )

@@ -242,7 +242,9 @@ def _state(dataset: DatasetFold, key: bytes | None, record: Record | None, preto
     if key in dataset.hidden.stored:
         words.append("hidden states stored")
     elif captured is not None:
-        words.append("hidden states: " + ("left out, too long" if captured.is_skipped else _failed_words(captured)))
+        words.append(
+            "hidden states: " + (f"left out: {captured.message}" if captured.is_skipped else _failed_words(captured))
+        )
     return ", ".join(words)
 
 

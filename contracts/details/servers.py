@@ -143,7 +143,7 @@ def _server(
 
 def _events(fold: RunFold, now: float) -> dict[str, list[Event]]:
     """Return what happened to each server, the newest first."""
-    window = lines_before(fold.run.events, None, 1 << 30, _EVENTS_BYTES)
+    window = lines_before(fold.run.events, _end_of(fold, fold.run.events), 1 << 30, _EVENTS_BYTES)
     found: dict[str, list[Event]] = {}
     for line in reversed(window.lines):
         if _SERVER not in line.text:
@@ -156,6 +156,14 @@ def _events(fold: RunFold, now: float) -> dict[str, list[Event]]:
         if isinstance(url, str) and event.kind.startswith("server.") and event.at <= now + 1.0:
             found.setdefault(url.rstrip("/"), []).append(event)
     return found
+
+
+def _end_of(fold: RunFold, path: Path) -> int | None:
+    """Return how far a file counts: not as a whole where the past is shown."""
+    try:
+        return fold.extent(path, path.stat().st_size)
+    except FileNotFoundError:
+        return None
 
 
 def _newest(abouts: list[About]) -> tuple[About, ...]:
@@ -186,7 +194,8 @@ def _abouts(folder: Path) -> tuple[list[About], str | None]:
 
 
 def _rates(fold: RunFold, now: float) -> dict[str, tuple[tuple[float, float | None], ...]]:
-    window = lines_before(fold.run.telemetry_file("server"), None, _RECENT, 512 * 1024)
+    path = fold.run.telemetry_file("server")
+    window = lines_before(path, _end_of(fold, path), _RECENT, 512 * 1024)
     found: dict[str, dict[int, list[float]]] = {}
     for line in window.lines:
         try:

@@ -187,8 +187,9 @@ class DatasetFold:
 
     def extract_given_up_samples(self) -> Iterator[tuple[bytes, SampleFailure]]:
         """Yield those of them that are not tried again unless a person says so: quarantined, or refused (too long)."""
-        for key, failure in self.open_extract_failures():
-            if failure.is_final:
+        retry = NextStep.RETRY
+        for key, failure in self.failures.extract.items():
+            if failure.next is not retry and failure.is_final and key not in self.hidden.stored:
                 yield key, failure
 
     @property

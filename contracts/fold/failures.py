@@ -34,8 +34,9 @@ class SampleFailure(msgspec.Struct, array_like=True):
 
     @property
     def is_skipped(self) -> bool:
-        """Whether it is left out of the store for its length: as run.toml asks, no failure."""
-        return self.check is CaptureCheck.TOO_LONG and self.next is NextStep.REFUSED
+        """Whether it is left out of the store by a rule, which is no failure: too long, or nothing to learn from."""
+        by_rule = (CaptureCheck.TOO_LONG, CaptureCheck.NOTHING_TO_LEARN)
+        return self.check in by_rule and self.next is NextStep.REFUSED
 
 
 _DECODER: Final[msgspec.json.Decoder[Failure | Requeue]] = msgspec.json.Decoder(Failure | Requeue)

@@ -28,6 +28,7 @@ class ReplaySource:
     Args:
         path: A run directory, or a folder of other tools.
         at: Where to begin; None: at the beginning.
+        present: Gives the present, Unix seconds.
 
     Raises:
         NotARunError: It is neither.
@@ -35,7 +36,8 @@ class ReplaySource:
         OSError: A journal cannot be read.
     """
 
-    def __init__(self, path: Path, at: float | None = None) -> None:
+    def __init__(self, path: Path, at: float | None = None, *, present: Callable[[], float] = time.time) -> None:
+        self._present = present
         self.recording = Recording(path)
         self.recording.refresh()
         self._base = self.begin
@@ -57,7 +59,7 @@ class ReplaySource:
     def end(self) -> float:
         """When it ends: a little behind the last record, so that what ended with it is seen to have ended; of a run
         that goes on, the present."""
-        present, last = time.time(), self.recording.last
+        present, last = self._present(), self.recording.last
         return present if last is None else max(last, min(last + BEATS_MISSED_S, present))
 
     @property

@@ -46,7 +46,8 @@ class Fitting:
         if not prompt.pretokenized and whole <= prompt.n_tokens:
             answer = "has one token, which" if whole == prompt.n_tokens else "is empty: its last token"
             return CaptureFault(
-                CaptureCheck.NO_IDS, f"its answer {answer} is never fed to the model: there is nothing to learn from"
+                CaptureCheck.NOTHING_TO_LEARN,
+                f"its answer {answer} is never fed to the model: there is nothing to learn from",
             )
         if limits.longest is not None and whole > limits.longest:
             if not limits.truncate:

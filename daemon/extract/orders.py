@@ -94,7 +94,7 @@ class Orders:
             )
         if not order.mask.any():
             raise CaptureFault(
-                CaptureCheck.NO_IDS,
+                CaptureCheck.NOTHING_TO_LEARN,
                 f"its loss mask is 0 on all of its {order.mask.size} tokens: there is nothing to learn from",
             )
 

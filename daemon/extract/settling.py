@@ -24,10 +24,14 @@ MOST_ATTEMPTS: Final = 3
 """Charged attempts at the hidden states of one sample; the first may have been made while it was generated."""
 SYSTEMATIC_MOST: Final = 3
 """So many samples of a data set in a row that failed as every other would: its extraction stops."""
+ALL_FAIL: Final = 50
+"""So many failed captures of a data set in a row, whatever the check: the fault is not in the samples."""
 RETRY_S: Final = 1.0
 LONGEST_RETRY_S: Final = 60.0
 """Pauses double up to this: a dump folder that others have filled stays full for a while."""
 _MOST_DOUBLINGS: Final = 16
+_OF_THE_SAMPLE: Final = frozenset({CaptureCheck.NO_ROOM, CaptureCheck.NO_IDS, CaptureCheck.TOO_LARGE})
+"""Checks that say nothing of the server."""
 
 
 class Settling:
@@ -46,6 +50,9 @@ class Settling:
         self._clock = clock
         self._recheck = recheck
         self._in_a_row: dict[str, int] = {}
+        """Systematic faults of each data set since its last stored sample."""
+        self._fruitless: dict[str, int] = {}
+        """Failed captures of each data set since then, those that were blameless not counted."""
 
     def now(self) -> float:
         """Return the time of a record that is made now."""
@@ -74,6 +81,7 @@ class Settling:
     def succeeded(self, queue: ExtractQueue) -> None:
         """Note that a sample of a data set was stored."""
         self._in_a_row.pop(queue.name, None)
+        self._fruitless.pop(queue.name, None)
 
     def failed(
         self,
@@ -132,6 +140,12 @@ class Settling:
             queue.retry_at(entry, time.monotonic() + delay_s, FailureClass.CAPTURE)
 
     def _next_step(self, queue: ExtractQueue, trouble: Trouble, server: str, fault: CaptureFault) -> NextStep:
+        if fault.check not in _OF_THE_SAMPLE:
+            fruitless = self._fruitless[queue.name] = self._fruitless.get(queue.name, 0) + 1
+            if fruitless >= ALL_FAIL:
+                self._recheck(server)
+                del self._fruitless[queue.name]
+                return NextStep.STOPPED
         if fault.systematic:
             in_a_row = self._in_a_row[queue.name] = self._in_a_row.get(queue.name, 0) + 1
             self._recheck(server)

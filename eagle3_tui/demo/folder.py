@@ -103,6 +103,7 @@ url = {server}
 [sampling]
 temperature = 0.6
 max_new_tokens = 256
+min_new_tokens = 2               # of an answer of one token there are no hidden states to learn from
 
 [generate]
 concurrency = 8

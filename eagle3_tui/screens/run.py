@@ -272,8 +272,8 @@ class RunScreen(Screen[None]):
         width, height = self.app.size
         if not width and not height:
             width, height = DEFAULT_SIZE
-        height -= self._reserved
         small = width < TOO_SMALL[0] or height < TOO_SMALL[1]
+        height -= self._reserved
         status, look = self._view.status, self._look
         count = len(status.gpus) if status is not None and status.gpus else 0
         plot, beside = has_plot(width, height, count, wanted=self._history is not None)

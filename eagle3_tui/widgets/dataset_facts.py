@@ -109,7 +109,7 @@ def _hidden(detail: DatasetDetail, hidden: HiddenStatus, look: Look) -> list[Fac
     ]
     parts += [(f"{kind} {human_exact(count)}", look.plain) for kind, count in detail.captures.items()]
     parts += _counted(("given up", hidden.given_up), ("failed", hidden.failed), style=look.warn)
-    parts += _counted(("too long", hidden.skipped), ("cut", hidden.truncated), style=look.plain)
+    parts += _counted(("left out", hidden.skipped), ("cut", hidden.truncated), style=look.plain)
     parts += _counted(("taken out", detail.dropped), ("odd", detail.odd), style=look.bad)
     facts = [Fact("stored", tuple(parts))]
     if detail.checks:

@@ -227,7 +227,7 @@ def hidden_groups(status: RunStatus, hidden: HiddenStatus, look: Look) -> list[G
         groups.append(group(checks_text(hidden).partition(" ")[2], look.plain, look, rank=5))
     if hidden.given_up:
         groups.append(labelled("not stored", human_exact(hidden.given_up), look.warn, look, 0))
-    for rank, (label, count) in enumerate((("too long", hidden.skipped), ("cut", hidden.truncated)), start=7):
+    for rank, (label, count) in enumerate((("left out", hidden.skipped), ("cut", hidden.truncated)), start=7):
         if count:
             groups.append(labelled(label, human_exact(count), look.plain, look, rank))
     return groups

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-NAMES = ("reading", "driver", "latency", "status", "moves", "capture", "plugin_cost", "states_as_json", "eta")
+NAMES = ("reading", "driver", "latency", "status", "moves", "capture", "plugin_cost", "states_as_json", "eta", "tui")
 
 
 def main() -> None:

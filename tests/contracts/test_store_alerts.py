@@ -127,7 +127,7 @@ def test_skipped_share(scene: StoreScene) -> None:
     assert scene.alerts("skipped_share") == []
     scene.failures(long[5])
     (alert,) = scene.alerts("skipped_share", DEAD)
-    assert "6 of 51 samples (11.8 %) are left out of the store, they are too long" in alert.message
+    assert "6 of 51 samples (11.8 %) are left out of the store: too long, or nothing" in alert.message
 
 
 def test_store_mixed(scene: StoreScene) -> None:

@@ -23,6 +23,8 @@ from tests.eagle3_tui.screens.support import text_of, until
 from tests.support.records import NOW, PID, event, heartbeat, make_run, response, write
 
 BEGIN = NOW - 7200.0
+QUIET = "[telemetry]\ngpus = false\n[alerts]\ntelemetry_stale_s = 1e9"
+"""No alert on telemetry that the tests leave out."""
 
 
 class Wall:

@@ -46,6 +46,11 @@ class Terminal:
             assert time.monotonic() < end, "\n".join(self.screen.display)
             self.read()
 
+    def settle(self) -> None:
+        """Read until nothing more comes for a moment: an Esc must not meet the key after it in one piece."""
+        while (before := len(self.sent)) != (self.read(), len(self.sent))[1]:
+            pass
+
     def ended(self) -> int:
         """Read to the end and return the exit code."""
         try:

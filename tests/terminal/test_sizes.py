@@ -53,4 +53,4 @@ def _is_drawn(pane: Pane, columns: int, rows: int, fits: bool) -> bool:
     lines = pane.text().removesuffix("\n").split("\n")
     if len(lines) != rows:
         return False
-    return not fits or bool(re.search(r"(leave|back)", lines[-1])) and len(lines[0]) <= columns
+    return not fits or (bool(re.search(r"(leave|back)", lines[-1])) and len(lines[0]) <= columns)

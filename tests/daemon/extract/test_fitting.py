@@ -38,8 +38,8 @@ def fitting(room: int = 10_000, **limits: Any) -> Fitting:
         ({"room": 10}, 11, CaptureCheck.TOO_LARGE),
         ({"room": 10, "longest": 8, "truncate": True}, 11, 8),
         ({}, 4, 4),
-        ({}, 3, CaptureCheck.NO_IDS),
-        ({}, 2, CaptureCheck.NO_IDS),
+        ({}, 3, CaptureCheck.NOTHING_TO_LEARN),
+        ({}, 2, CaptureCheck.NOTHING_TO_LEARN),
     ],
 )
 def test_an_answer_to_a_prompt_of_three_tokens(limits: dict[str, Any], whole: int, outcome: object) -> None:

@@ -63,7 +63,7 @@ def test_a_mask_without_a_one_teaches_nothing(sample: str, tokens: int, tmp_path
     files = Files(tmp_path, b"")
     with pytest.raises(CaptureFault, match=f"0 on all of its {tokens} tokens") as caught:
         files.orders.of_entry(files.masked(sample, tokens), "e3.x", AFTERWARDS)
-    assert caught.value.check is CaptureCheck.NO_IDS
+    assert caught.value.check is CaptureCheck.NOTHING_TO_LEARN
 
 
 @pytest.mark.parametrize("ids", ["[4,-5,6]", "[4,5000000000,6]", "[4,5.5,6]", "[4,null,6]", "[4,true,6]"])

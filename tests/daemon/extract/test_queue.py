@@ -132,7 +132,12 @@ def test_the_rows_of_a_second_answer_are_not_wanted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ids", "check"), [([4], CaptureCheck.NO_IDS), ([], CaptureCheck.NO_IDS), (list(range(20)), CaptureCheck.TOO_LONG)]
+    ("ids", "check"),
+    [
+        ([4], CaptureCheck.NOTHING_TO_LEARN),
+        ([], CaptureCheck.NOTHING_TO_LEARN),
+        (list(range(20)), CaptureCheck.TOO_LONG),
+    ],
 )
 @pytest.mark.parametrize("captured", [True, False])
 def test_what_is_refused_is_recorded_once_and_settled(

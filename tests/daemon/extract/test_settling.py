@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from contracts.records import CaptureCheck
-from daemon.extract.settling import MOST_ATTEMPTS, RETRY_S
+from daemon.extract.settling import ALL_FAIL, MOST_ATTEMPTS, RETRY_S
 from tests.daemon.extract.support import Extracting, land, prompt, send
 
 MASKED = [prompt(name, loss_mask=[0, 1, 1]) for name in "abcd"]
@@ -78,3 +78,19 @@ def test_the_record_says_all_that_is_known(tmp_path: Path) -> None:
         "schema": 1,
     }  # fmt: skip
     assert MOST_ATTEMPTS > 1
+
+
+@pytest.mark.parametrize("check", [CaptureCheck.MISSING, CaptureCheck.IDS, CaptureCheck.NON_FINITE])
+def test_when_every_sample_fails_the_fault_is_not_in_the_samples(check: CaptureCheck, tmp_path: Path) -> None:
+    """A plugin's thread that has died must not cost 88,000 samples three attempts each."""
+    extracting = Extracting(tmp_path, [prompt(f"s{number}", loss_mask=[0, 1, 1]) for number in range(ALL_FAIL + 1)])
+    queue = extracting.make()
+    for number in range(ALL_FAIL):
+        assert not queue.halted, number
+        attempt = send(queue)
+        assert attempt is not None
+        land(queue, attempt)
+        extracting.captures.fail(check)
+    assert queue.halted
+    steps = [failure["next"] for failure in extracting.failures()]
+    assert len(steps) == ALL_FAIL and steps[-1] == "stopped" and "stopped" not in steps[:-1]

@@ -52,3 +52,27 @@ def test_a_disk_that_is_not_mounted_is_no_reason_to_make_all_of_it_again(tmp_pat
     with pytest.raises(StoreError, match="mount its disk"):
         opened(tmp_path)
     assert run.dataset("B1").hidden_states.read_bytes() == content
+
+
+def test_a_sample_whose_answer_was_lost_is_made_again(tmp_path: Path) -> None:
+    """A power cut can keep the sample and lose the line of its answer: another answer will come."""
+    run = RunDir(make_stored_run(tmp_path, "specforge", 4))
+    responses = run.dataset("B1").responses
+    lines = responses.read_bytes().splitlines(keepends=True)
+    lost = json.loads(lines[-1])["sample_id"]
+    responses.write_bytes(b"".join(lines[:-1]))
+    found = opened(tmp_path)
+    assert any(repr(lost) in sentence and "its answer is not there" in sentence for sentence in found.said)
+    last = json.loads(run.dataset("B1").hidden_states.read_bytes().splitlines()[-1])
+    assert (last["type"], last["sample_id"]) == ("dropped", lost)
+    assert opened(tmp_path).said == []
+
+
+def test_a_response_file_that_is_gone_costs_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.extract.stores.MOST_LOST", 2)
+    run = RunDir(make_stored_run(tmp_path, "specforge", 4))
+    run.dataset("B1").responses.unlink()
+    before = run.dataset("B1").hidden_states.read_bytes()
+    (said,) = opened(tmp_path).said
+    assert "was it replaced?" in said
+    assert run.dataset("B1").hidden_states.read_bytes() == before

@@ -65,6 +65,6 @@ async def test_answers_of_one_token_are_left_out_and_counted(tmp_path: Path) -> 
         )  # fmt: skip
         assert await run_to_end(run) is False, "what is refused holds nobody up"
         assert sum(not is_probe(rid) for rid in server.requests_seen.rids) == 3
-    assert {(each["check"], each["next"]) for each in failures(run)} == {("no_ids", "refused")}
+    assert {(each["check"], each["next"]) for each in failures(run)} == {("nothing_to_learn", "refused")}
     assert len(failures(run)) == 3
     assert read_index(RunDir(run).dataset("B1").hidden_states).records == {}

@@ -11,6 +11,8 @@ from daemon.store.index import read_index
 from daemon.store.layout import StoreError
 from daemon.store.layouts import make_layout
 from daemon.store.reconcile import Reconciled, reconcile
+from daemon.store.repair import repair_store
+from daemon.store.verify import verify_run
 from tests.daemon.store.faults import file_of, flip_byte, index_path, records
 from tests.support.stored_run import form_for, make_sample, make_stored_run, record_of
 
@@ -86,7 +88,7 @@ def test_an_index_that_is_not_there(tmp_path: Path, layout: str, monkeypatch: py
     index_path(run).unlink()
     with pytest.raises(StoreError, match="is empty or missing"):
         reconciled(run, layout)
-    _, stores = verify(run, holding_lock=True)
+    _, stores = verify_run(run, holding_lock=True)
     said, left = repair_store(stores[0])
     assert left and "nothing was changed" in said[0] and "put the index back" in said[0]
     assert all(path.exists() for path in files)
