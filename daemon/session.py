@@ -103,7 +103,7 @@ class Session:
                 self.clock,
                 self.condition,
                 self.pool.recheck,
-                self._waiting.until_written,
+                self._waiting.until_all_written,
             )
         limit = ConnectionLimit(
             reserved(len(config.datasets), len(config.servers)),
@@ -223,7 +223,8 @@ class Session:
             # A target that was raised a moment ago is in its file by now, and may not have been read.
             await self._keeper.poll()
             self.scheduler.refresh()
-        if self.extraction is not None and not self.condition.draining:
+        # A drain that let the last samples finish ends the work too.
+        if self.extraction is not None and _nothing_left(self.status()):
             self.condition.activity = "completing the stores"
             await self.extraction.complete()
             self.condition.activity = None

@@ -38,6 +38,12 @@ class Waiting:
             self._changed.clear()
             await self._changed.wait()
 
+    async def until_all_written(self) -> None:
+        """The same, whether it drains or not."""
+        while self._writer.unwritten:
+            self._changed.clear()
+            await self._changed.wait()
+
     async def until_servers(self) -> None:
         """Wait for a usable server, and then a little for the others: prompts must fit them all."""
         loop = asyncio.get_running_loop()

@@ -34,9 +34,16 @@ def _given_up(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
             Severity.WARNING,
             f"the hidden states of {len(held):,} samples are given up; newest: {last.check or last.error}: "
             f"{last.message}",
-            f"Try those again that failed a check with: eagle3 retry --dataset {dataset.name} --error capture",
+            _again(view, dataset.name, {str(failure.error) for failure in held}),
             dataset,
         )
+
+
+def _again(view: View, dataset: str, classes: set[str]) -> str:
+    """Say how samples that were given up are tried again."""
+    run = view.fold.run.path
+    commands = [f"eagle3 retry {run} --dataset {dataset} --error {each}" for each in sorted(classes)]
+    return f"When the cause is mended, try them again: {' and '.join(commands)}"
 
 
 def _skipped(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
@@ -46,10 +53,11 @@ def _skipped(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
         yield make_alert(
             "skipped_share",
             Severity.WARNING,
-            f"{skipped:,} of {of:,} samples ({100 * skipped / of:.1f} %) are left out of the store: too long, or nothing in "
-            f"them to learn from; limit {limit:g} %",
-            'See eagle3 events and failures.jsonl for which. Raise max_tokens of [extract] or of the data set, or cut such samples: over_long = "truncate". Then, with '
-            "the daemon ended: eagle3 retry RUN --error invalid_input, and start it again.",
+            f"{skipped:,} of {of:,} samples ({100 * skipped / of:.1f} %) are left out of the store: too long, or "
+            f"nothing in them to learn from; limit {limit:g} %",
+            "failures.jsonl names them. Raise max_tokens of [extract] or of the data set, or cut such samples: "
+            f'over_long = "truncate". Then, with the daemon ended: eagle3 retry {view.fold.run.path} --error '
+            "invalid_input, and start it again.",
             dataset,
         )
 

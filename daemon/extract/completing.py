@@ -21,6 +21,7 @@ from daemon.extract.stores import Store
 from daemon.store.dataset_files import (
     MissingPackageError,
     count_tokens,
+    files_beside,
     makes_maps,
     read_description,
     write_dataset_files,
@@ -53,7 +54,8 @@ def is_described(folder: Path, hidden: HiddenFold, extract: Extract) -> bool:
         return not hidden.stored
     maps = extract.draft_vocab_size if makes_maps(extract.layout) else None
     there = (len(hidden.stored), hidden.tokens, hidden.stored_bytes, maps)
-    return (described.samples, described.tokens, described.bytes, described.draft_vocab_size) == there
+    written_for = (described.samples, described.tokens, described.bytes, described.draft_vocab_size)
+    return written_for == there and described.files == files_beside(folder)
 
 
 class Completing:

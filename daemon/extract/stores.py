@@ -88,8 +88,8 @@ def _drop_unanswered(
     ]
     if len(lost) > MOST_LOST:
         return [
-            f"{len(lost)} stored samples have no answer in {dataset.folder.responses}: was it replaced? They are left as "
-            f"they are; eagle3 verify names them"
+            f"{len(lost)} stored samples have no answer in {dataset.folder.responses}: was it replaced? They are left "
+            f"as they are; eagle3 verify names them"
         ]
     for key, record in lost:
         dropped = DroppedSample(sample_id=record.sample_id, why="its answer is not in the response file", at=now)

@@ -16,7 +16,7 @@ from contracts.records import StoredSample
 from daemon.store.arrow_dataset import Example, MissingPackageError, require_pyarrow, write_arrow_dataset
 from daemon.store.facts import FORMAT
 from daemon.store.layout import Layout, StoreError
-from daemon.store.norm_file import write_norm
+from daemon.store.norm_file import NORM_FILE, write_norm
 from daemon.store.norms import NormWeight
 from daemon.store.torch_pickle import Storage, View
 from daemon.store.torch_zip import write_archive
@@ -36,6 +36,30 @@ class StoreDescription(msgspec.Struct):
     bytes: int
     draft_vocab_size: int | None = None
     """Of the maps that were written with it; None: none were."""
+    files: dict[str, int] = {}
+    """Name below the store's folder -> size, of every other file that was written beside the samples."""
+
+
+_BESIDE: Final = (
+    NORM_FILE,
+    "data-*.arrow",
+    "dataset_info.json",
+    "state.json",
+    "token_freq.pt",
+    "d2t-*.npy",
+    "t2d-*.npy",
+    "vocab_mapping/*.pt",
+)
+
+
+def files_beside(folder: Path) -> dict[str, int]:
+    """Return the files beside the samples of a store, with their sizes.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    found = (path for pattern in _BESIDE for path in folder.glob(pattern))
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(found)}
 
 
 def read_description(folder: Path) -> StoreDescription | None:
@@ -246,6 +270,7 @@ def _write_description(layout: Layout, folder: Path, records: list[StoredSample]
         "loss_tokens": sum(record.loss_tokens for record in records),
         "bytes": sum(record.bytes for record in records),
         "draft_vocab_size": draft_vocab_size,
+        "files": files_beside(folder),
     }
     path = folder / STORE_FILE
     with new_file(path) as output:

@@ -140,7 +140,10 @@ def make_stored_run(
                 continue
             sample = make_sample(number, form_for(store, dtype, width), pretokenized=number >= samples - pretokenized)
             sample = (forge or {}).get(number, lambda one: one)(sample)
-            append(run.dataset(name).hidden_states, record_of(store, sample, row, **(over or {}).get(number, {})))
+            how = {"capture": "afterwards"} if number >= samples - pretokenized else {}
+            append(
+                run.dataset(name).hidden_states, record_of(store, sample, row, **how, **(over or {}).get(number, {}))
+            )
             row += 1
     return path
 

@@ -53,9 +53,11 @@ class Terminal:
 
     def ended(self) -> int:
         """Read to the end and return the exit code."""
+        end = time.monotonic() + 20
         try:
             while True:
-                self.read(20)
+                self.read(1)
+                assert time.monotonic() < end, "it does not end:\n" + "\n".join(self.screen.display)
         except pexpect.EOF:
             pass
         self.child.wait()

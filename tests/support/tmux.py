@@ -69,9 +69,7 @@ class Pane:
             right = all(text in shown for text in texts) and not any(text in shown for text in without)
             return shown if right else ""
 
-        return wait_for(
-            there, lambda: f"wanted {texts}, without {tuple(without)}, in:\n{self.text()}", seconds=seconds
-        )
+        return wait_for(there, lambda: f"wanted {texts}, without {tuple(without)}, in:\n{self.text()}", seconds=seconds)
 
     def resize(self, columns: int, rows: int) -> None:
         """Change the size of the window."""

@@ -63,9 +63,7 @@ class LiveRun:
 
     def answers(self) -> int:
         """How many answers there are, in all data sets."""
-        return sum(
-            file.read_bytes().count(b"\n") for file in (self.path / "prepared").glob("*/raw_responses.jsonl")
-        )
+        return sum(file.read_bytes().count(b"\n") for file in (self.path / "prepared").glob("*/raw_responses.jsonl"))
 
     def told(self) -> str:
         """What the daemon said."""
@@ -80,7 +78,9 @@ def live_run(folder: Path, datasets: int = 3, concurrency: int = 10) -> Iterator
         for number in range(datasets)
     }
     with embedded_server(*_WORDS) as url:
-        run = LiveRun(make_run(folder / "watched", [url], made, concurrency=concurrency, alerts={"length_share_pct": 100}))
+        run = LiveRun(
+            make_run(folder / "watched", [url], made, concurrency=concurrency, alerts={"length_share_pct": 100})
+        )
         run.start()
         try:
             yield run

@@ -181,6 +181,13 @@ def help_(screen: Screen, keys: tuple[str, ...]) -> None:
         screen.asks(key, "keys of this screen", "any key closes this")
 
 
+def past(screen: Screen, keys: tuple[str, ...]) -> None:
+    screen.press("R")
+    screen.pane.until("REPLAY")
+    screen.press("R")
+    screen.pane.until("● running", FOOTER, without=["REPLAY"])
+
+
 def span(screen: Screen, keys: tuple[str, ...]) -> None:
     before = screen.pane.text()
     screen.press("w")
@@ -194,6 +201,7 @@ CHECKS: dict[str, Callable[[Screen, tuple[str, ...]], None]] = {
     "export": export,
     "mouse": mouse,
     "theme": theme,
+    "past": past,
     "app.pause": pause,
     "app.resume": resume,
     "app.concurrency(1)": concurrency_up,

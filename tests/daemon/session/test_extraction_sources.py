@@ -206,7 +206,8 @@ async def test_answers_with_nothing_to_learn_from_are_refused_and_end_nothing(me
         )  # fmt: skip
         assert await run_to_end(again) is False
     assert stored_ids(run) == ["p2"] and check_stored(run) == 1
-    assert {each["sample_id"]: each["check"] for each in failures(run)} == {"p0": "nothing_to_learn", "p1": "nothing_to_learn"}
+    checks = {each["sample_id"]: each["check"] for each in failures(run)}
+    assert checks == {"p0": "nothing_to_learn", "p1": "nothing_to_learn"}
     assert stored_ids(again) == [] and {each["check"] for each in failures(again)} == {"nothing_to_learn"}
     assert left_in(dumps) == []
 

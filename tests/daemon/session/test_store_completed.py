@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from contracts.run_dir import RunDir
+from daemon.embedded.faults import Faults
 from daemon.request_ids import is_probe
 from daemon.store.index import read_index
 from daemon.store.torch_zip import read_archive
 from tests.support.extracting import check_stored, dumping, extract, pretokenized, prompts
-from tests.support.runs import events, failures, make_run, run_to_end
+from tests.support.runs import events, failures, make_run, run_to_end, running, until
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -68,3 +69,33 @@ async def test_answers_of_one_token_are_left_out_and_counted(tmp_path: Path) -> 
     assert {(each["check"], each["next"]) for each in failures(run)} == {("nothing_to_learn", "refused")}
     assert len(failures(run)) == 3
     assert read_index(RunDir(run).dataset("B1").hidden_states).records == {}
+
+
+async def test_files_beside_the_samples_that_were_lost_are_made_again(tmp_path: Path) -> None:
+    dumps = tmp_path / "dumps"
+    async with dumping(dumps) as server:
+        run = make_run(
+            tmp_path / "run", [server.url], {"A1": pretokenized(3)},
+            extract=extract(dumps, layout="specforge", draft_vocab_size=20),
+        )  # fmt: skip
+        assert await run_to_end(run) is False
+        store = RunDir(run).store("A1")
+        maps = (store / "vocab_mapping" / "vocab_mapping.pt").read_bytes()
+        (store / "vocab_mapping" / "vocab_mapping.pt").write_bytes(maps[:2])
+        (store / "norm.safetensors").unlink()
+        assert await run_to_end(run) is False
+    assert (store / "vocab_mapping" / "vocab_mapping.pt").read_bytes() == maps
+    assert (store / "norm.safetensors").exists()
+
+
+async def test_a_drain_that_lets_the_last_samples_finish_completes_the_store(tmp_path: Path) -> None:
+    dumps = tmp_path / "dumps"
+    async with dumping(dumps, faults=Faults(latency=0.3)) as server:
+        run = make_run(
+            tmp_path / "run", [server.url], {"B1": prompts(2)}, concurrency=2, extract=extract(dumps)
+        )  # fmt: skip
+        async with running(run) as work:
+            await until(lambda: work.session.scheduler.in_flight == 2)
+            work.session.drain()
+            assert await work.end() is False
+    assert (RunDir(run).store("B1") / "eagle3-store.json").exists()
