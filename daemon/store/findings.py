@@ -34,6 +34,8 @@ class Kind(enum.StrEnum):
     """It belongs to no prompt, or to none that has a response."""
     STRAY = "stray"
     """A file that no record accounts for."""
+    BESIDE = "beside"
+    """A file that its trainer reads beside the samples is missing or was changed."""
     TAIL = "tail"
     """A file goes on behind its last sample."""
     INDEX = "index"

@@ -29,6 +29,7 @@ from daemon.store.cheap_checks import (
     tails,
     usual_form,
 )
+from daemon.store.dataset_files import files_beside, read_description
 from daemon.store.examine import examine
 from daemon.store.findings import Finding, Kind, StoreReport, VerifyReport
 from daemon.store.index import Index, read_index
@@ -192,10 +193,23 @@ class _Verification:
         if not alone:
             store.report.notes.append("a daemon is at work here: files that no record accounts for are not looked for")
             return
+        self._beside()
         self._add(tails(records.values(), sizes))
         for path in store.layout.strays(list(records.values())):
             name = path.relative_to(store.folder).as_posix()
             store.add(Finding(kind=Kind.STRAY, what=f"{name}: no record accounts for it", file=name))
+
+    def _beside(self) -> None:
+        """Compare the files beside the samples with what was noted when they were written."""
+        store = self._store
+        described = read_description(store.folder)
+        if described is None or not described.files:
+            return
+        there = files_beside(store.folder)
+        for name, size in described.files.items():
+            if there.get(name) != size:
+                what = "is missing" if name not in there else f"has {there[name]} bytes instead of {size}"
+                store.add(Finding(kind=Kind.BESIDE, what=f"{name} {what}", file=name))
 
     def _against_prompts(self, prompts: PromptIndex, finished: bool) -> None:
         """Which samples there must be, and which there are."""

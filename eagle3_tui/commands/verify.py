@@ -35,6 +35,7 @@ _WORDS: Final = {
     "zero_row": "all zeros",
     "unwanted": "not wanted",
     "stray": "no record",
+    "beside": "trainer's file",
     "tail": "file too long",
     "index": "index damaged",
     "not_stored": "not stored",
@@ -43,6 +44,7 @@ _WORDS: Final = {
 _ADVICE: Final = {
     "unreadable": "what cannot be read is left as it is: look at the disk and its log, then verify again",
     "prompts": "put prompts.jsonl back and verify again: without it ids and masks cannot be compared",
+    "beside": "start the daemon: it writes what belongs beside the samples anew",
     "not_stored": "start the daemon: it stores what is lacking",
 }
 

@@ -131,7 +131,7 @@ def large(folder: Path) -> tuple[RunDir, float]:
 
 
 def opening(run: RunDir) -> tuple[float, float, float, float]:
-    """Return seconds until 1,000,000 are counted on the screen, until the day is drawn after `w w`, to leave; and MB."""
+    """Return seconds until all is counted on the screen, until the day is drawn after `w w`, to leave; and MB."""
     watched = Watched(ours(run.path))
     counted = watched.until(lambda text: done_in(text) == LARGE) - watched.began
     time.sleep(2.0)

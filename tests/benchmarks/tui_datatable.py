@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 from textual.app import App, ComposeResult
 from textual.widgets import DataTable
@@ -24,7 +25,7 @@ TICK_S = 0.5
 class Plain(App[None]):
     """One table, nothing else."""
 
-    BINDINGS = [("q", "quit", "leave")]
+    BINDINGS: ClassVar = [("q", "quit", "leave")]
 
     def __init__(self, run: Path) -> None:
         super().__init__()

@@ -48,8 +48,10 @@ class Terminal:
 
     def settle(self) -> None:
         """Read until nothing more comes for a moment: an Esc must not meet the key after it in one piece."""
-        while (before := len(self.sent)) != (self.read(), len(self.sent))[1]:
-            pass
+        before = -1
+        while before != len(self.sent):
+            before = len(self.sent)
+            self.read()
 
     def ended(self) -> int:
         """Read to the end and return the exit code."""

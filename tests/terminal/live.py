@@ -78,9 +78,8 @@ def live_run(folder: Path, datasets: int = 3, concurrency: int = 10) -> Iterator
         for number in range(datasets)
     }
     with embedded_server(*_WORDS) as url:
-        run = LiveRun(
-            make_run(folder / "watched", [url], made, concurrency=concurrency, alerts={"length_share_pct": 100})
-        )
+        calm = {"length_share_pct": 100}
+        run = LiveRun(make_run(folder / "watched", [url], made, concurrency=concurrency, alerts=calm))
         run.start()
         try:
             yield run

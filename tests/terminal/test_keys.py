@@ -185,7 +185,7 @@ def past(screen: Screen, keys: tuple[str, ...]) -> None:
     screen.press("R")
     screen.pane.until("REPLAY")
     screen.press("R")
-    screen.pane.until("● running", FOOTER, without=["REPLAY"])
+    screen.pane.until("● running", ON_MAIN, without=["REPLAY"])
 
 
 def span(screen: Screen, keys: tuple[str, ...]) -> None:

@@ -76,7 +76,7 @@ def test_detached_and_attached_again_it_is_up_to_date(tmux: Tmux, pane: Pane, ru
     for columns, rows in ((100, 30), (80, 24)):
         client = Client(tmux, pane, columns, rows)
         wait_for(lambda client=client, seen=seen: done(client.text()) > seen, client.text)
-        wait_for(lambda client=client: "q leave" in client.screen.display[-1], client.text)
+        wait_for(lambda client=client: "q leave" in client.text().split("\n")[-1], client.text)
         assert "● running" in client.screen.display[0]
         seen = done(client.text())
         tmux.call("detach-client", "-s", pane.name)

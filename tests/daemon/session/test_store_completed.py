@@ -11,6 +11,7 @@ from daemon.embedded.faults import Faults
 from daemon.request_ids import is_probe
 from daemon.store.index import read_index
 from daemon.store.torch_zip import read_archive
+from daemon.store.verify import verify_run
 from tests.support.extracting import check_stored, dumping, extract, pretokenized, prompts
 from tests.support.runs import events, failures, make_run, run_to_end, running, until
 
@@ -83,7 +84,11 @@ async def test_files_beside_the_samples_that_were_lost_are_made_again(tmp_path: 
         maps = (store / "vocab_mapping" / "vocab_mapping.pt").read_bytes()
         (store / "vocab_mapping" / "vocab_mapping.pt").write_bytes(maps[:2])
         (store / "norm.safetensors").unlink()
+        report, _ = verify_run(run)
+        assert report.stores[0].counts == {"beside": 2}
         assert await run_to_end(run) is False
+        report, _ = verify_run(run)
+        assert report.stores[0].counts == {}
     assert (store / "vocab_mapping" / "vocab_mapping.pt").read_bytes() == maps
     assert (store / "norm.safetensors").exists()
 

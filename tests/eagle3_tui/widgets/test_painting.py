@@ -11,7 +11,7 @@ from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.geometry import Region
 from textual.strip import Strip
 
-from eagle3_tui.painting import CellsUpdate, cells_only
+from eagle3_tui.widgets.painting import CellsUpdate, cells_only
 
 ROWS = ["abcdefghijklmnopqrst", "ABCDE漢字FGHIJKLMNOP", "01234567890123456789"]
 
