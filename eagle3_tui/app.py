@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
+from rich.console import RenderableType
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.events import Resize
+from textual.screen import Screen
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.worker import WorkerFailed
@@ -30,7 +32,7 @@ from eagle3_tui import crash, taking
 from eagle3_tui.control import ALL, Control, Sender
 from eagle3_tui.dialogs.fields import Field
 from eagle3_tui.dialogs.form import FormDialog, Preview
-from eagle3_tui.feed.state import Feed, Source
+from eagle3_tui.feed.state import Feed, Source, View
 from eagle3_tui.feed.watcher import Watcher
 from eagle3_tui.keys import APP_KEYS
 from eagle3_tui.mouse import mouse_is_taken, take_mouse
@@ -51,6 +53,7 @@ from eagle3_tui.sending import sender_for
 from eagle3_tui.terminal import Capabilities, detect, drop_output_to_nowhere, refusal, with_theme
 from eagle3_tui.text import visible
 from eagle3_tui.widgets.look import look_for
+from eagle3_tui.widgets.painting import cells_only
 from eagle3_tui.widgets.plot import HistoryPlot
 
 TICK_S: Final = 0.5
@@ -157,9 +160,15 @@ class Eagle3App(App[int], inherit_bindings=False):
 
     def _show(self) -> None:
         """Show the latest view on the screen that is open; those below it follow when they come up again."""
+        if not self.screen_stack:
+            return  # it is being left
         screen = self.screen
         if isinstance(screen, Page) and screen.is_attached:
             screen.show(self.feed.view())
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        """Send changed cells alone: Textual's own way costs several times the bytes, and this goes over SSH."""
+        super()._display(screen, cells_only(renderable))
 
     def say(self, message: str, severity: Severity = Severity.INFO) -> None:
         """Show a sentence at the bottom for a while."""
@@ -375,8 +384,11 @@ def run_app(
     drop_output_to_nowhere((sys.stdout, sys.stderr))
     if app.fault is not None:
         print(f"eagle3 tui: {crash.report(app.fault, visible(path))}", file=sys.stderr)
-    view = app.feed.view()
-    status = view.status if app.fault is None and not view.replays else None
-    if farewell and app.return_code == ExitCode.OK and status is not None and status.daemon.alive:
+    elif farewell and app.return_code == ExitCode.OK and _goes_on(app.feed.view()):
         print(f"the daemon goes on; stop it with: eagle3 stop {visible(path)}")
     return app.return_code or 0
+
+
+def _goes_on(view: View) -> bool:
+    """Whether a daemon goes on that was watched."""
+    return not view.replays and view.status is not None and bool(view.status.daemon.alive)

@@ -6,7 +6,7 @@ a table's row cost the row five times over. Here each stretch begins where it be
 
 from __future__ import annotations
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.control import Control
 from textual._compositor import ChopsUpdate
 
@@ -31,7 +31,7 @@ class CellsUpdate(ChopsUpdate):
         return "".join(sent)
 
 
-def cells_only(update: object) -> object:
+def cells_only(update: RenderableType | None) -> RenderableType | None:
     """Return an update of the screen as it is to be sent; anything but a partial one is left as it is."""
     if type(update) is ChopsUpdate:
         return CellsUpdate(update.chops, update.spans, update.chop_ends)

@@ -131,7 +131,7 @@ def test_without_a_terminal_nothing_is_drawn(folder: Path) -> None:
     assert b"\x1b" not in done.stderr
 
 
-@pytest.mark.parametrize("broken", ["state as s; s.Feed.view", "state as s; s.Feed._read"])
+@pytest.mark.parametrize("broken", ["state as s; s.Feed.view", "state as s; s._read"])
 def test_a_crash_is_told_in_a_sentence_with_the_place_of_its_traceback(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, broken: str
 ) -> None:
