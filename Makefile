@@ -4,8 +4,11 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-# Begun first, so that one of them is not what is waited for in the end.
-LONG_TESTS := tests/terminal tests/faults tests/daemon/session tests/eagle3_tui
+# Begun first, so that one of them is not what is waited for in the end; then every other folder and file of tests.
+LONG_TESTS  := tests/terminal tests/faults tests/eagle3_tui tests/daemon
+OTHER_TIERS := tests/sglang tests/trainers tests/benchmarks
+OTHER_TESTS := $(filter-out $(LONG_TESTS) $(OTHER_TIERS) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/))) \
+               $(wildcard tests/test_*.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-sglang test-trainers lint type format bench docs clean
@@ -23,7 +26,7 @@ demo: $(STAMP) ## the whole job on the embedded server, in the TUI (HEADLESS=1: 
 	$(BIN)/eagle3 demo $(if $(HEADLESS),--headless)
 
 test: $(STAMP) ## all tests but those of the real SGLang and the trainers (under 5 minutes on 2 cores)
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(LONG_TESTS) tests --ignore=tests/sglang --ignore=tests/trainers --ignore=tests/benchmarks
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(LONG_TESTS) $(OTHER_TESTS)
 
 test-sglang: $(STAMP) ## the same job against the real SGLang on the CPU; builds its own environment (.venv-sglang)
 	$(BIN)/python -m tests.sglang.environment
