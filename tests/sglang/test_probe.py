@@ -26,7 +26,11 @@ async def test_server_is_as_agreed_and_tells_its_limits(sglang_server: SglangSer
         vocab_size=1024,
         max_input_len=2042,
         context_length=2048,
+        radix_cache=True,
+        arguments=found.arguments,
+        rid=found.rid,
     )
+    assert found.arguments["tp_size"] == 1 and found.arguments["disable_radix_cache"] is False
     wait_idle(sglang_server)
 
 
