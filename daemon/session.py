@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from contracts.clock import Clock, boot_id
@@ -103,7 +104,7 @@ class Session:
                 self.clock,
                 self.condition,
                 self.pool.recheck,
-                self._waiting.until_all_written,
+                partial(self._waiting.until_written, even_draining=True),
             )
         limit = ConnectionLimit(
             reserved(len(config.datasets), len(config.servers)),

@@ -32,15 +32,9 @@ class Waiting:
         """Look again: something changed."""
         self._changed.set()
 
-    async def until_written(self) -> None:
-        """Wait until everything that was handed to the writer is in its file."""
-        while self._writer.unwritten and not self._condition.draining:
-            self._changed.clear()
-            await self._changed.wait()
-
-    async def until_all_written(self) -> None:
-        """The same, whether it drains or not."""
-        while self._writer.unwritten:
+    async def until_written(self, *, even_draining: bool = False) -> None:
+        """Wait until everything that was handed to the writer is in its file; a drain ends it unless told otherwise."""
+        while self._writer.unwritten and (even_draining or not self._condition.draining):
             self._changed.clear()
             await self._changed.wait()
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from contracts.records import CaptureCheck
-from daemon.capture.dump import BLOCK_OF_DISK
 from daemon.capture.fault import CaptureFault
-from daemon.request_ids import CAPTURED
+from daemon.capture.leftovers import files_of_requests
 from daemon.sglang_plugin.eagle3_sglang.dump_format import DUMP_SUFFIX, HEADER_BYTES, MARK_BYTES
 
 SHARE_OF_FREE: Final = 0.8
@@ -168,17 +167,7 @@ def measure(folder: Path, tag: str) -> dict[str, int]:
     Raises:
         OSError: The folder cannot be read.
     """
-    prefix = f"{CAPTURED}{tag}."
-    found: dict[str, int] = {}
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith(prefix) and entry.name.endswith(DUMP_SUFFIX):
-                try:
-                    state = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-                found[entry.name.removesuffix(DUMP_SUFFIX)] = state.st_blocks * BLOCK_OF_DISK
-    return found
+    return {rid: taken for rid, kind, taken in files_of_requests(folder, tag) if kind == DUMP_SUFFIX}
 
 
 def _pages(count: int) -> int:

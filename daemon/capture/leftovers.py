@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,30 +24,37 @@ class Leftover:
     """Memory that its dump takes; 0 where there is only a reason why it has none."""
 
 
+def files_of_requests(folder: Path, tag: str) -> Iterator[tuple[str, str, int]]:
+    """Yield rid, kind (its suffix) and memory of every file that requests of a run have there; other files are not
+    looked at, and those that vanish meanwhile are left out.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    prefix = f"{CAPTURED}{tag}."
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            rid, dot, kind = entry.name.rpartition(".")
+            ours = entry.name.startswith(prefix) and dot + kind in (DUMP_SUFFIX, ERROR_SUFFIX)
+            if not ours or RID.fullmatch(rid) is None:
+                continue
+            try:
+                state = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            yield rid, dot + kind, state.st_blocks * BLOCK_OF_DISK
+
+
 def leftovers(folder: Path, tag: str) -> list[Leftover]:
     """Return what requests of this run have left, sorted by rid; other runs' and unknown files are not looked at.
 
     Raises:
         OSError: The folder is there and cannot be read.
     """
-    prefix, rows = f"{CAPTURED}{tag}.", dict[str, int]()
-    try:
-        entries = os.scandir(folder)
-    except FileNotFoundError:
-        return []
-    with entries:
-        for entry in entries:
-            rid, dot, kind = entry.name.rpartition(".")
-            if not entry.name.startswith(prefix) or dot + kind not in (DUMP_SUFFIX, ERROR_SUFFIX):
-                continue
-            if RID.fullmatch(rid) is None:
-                continue
-            try:
-                state = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            taken = state.st_blocks * BLOCK_OF_DISK if dot + kind == DUMP_SUFFIX else 0
-            rows[rid] = max(rows.get(rid, 0), taken)
+    rows: dict[str, int] = {}
+    with suppress(FileNotFoundError):
+        for rid, kind, taken in files_of_requests(folder, tag):
+            rows[rid] = max(rows.get(rid, 0), taken if kind == DUMP_SUFFIX else 0)
     parsed = {rid: parse_rid(rid) for rid in sorted(rows)}
     return [Leftover(rid, None if parts is None else parts.sample, rows[rid]) for rid, parts in parsed.items()]
 

@@ -14,6 +14,7 @@ from contracts.records import CaptureCheck
 from contracts.run_config import GENERATING
 from contracts.sample_id import SampleId
 from daemon.capture.fault import CaptureFault
+from daemon.store.sequences import sequence_of_response
 
 _IDS: Final = msgspec.json.Decoder(list[int])
 _MASK: Final = msgspec.json.Decoder(list[Literal[0, 1]])
@@ -52,12 +53,10 @@ class TakeOrder:
         if (self.output_ids is None) == (self.loss_mask is None):
             raise ValueError(f"{self.rid}: a sample has an answer or a loss mask of its own, and not both")
 
-    @cached_property
+    @property
     def whole_ids(self) -> npt.NDArray[np.int64]:
         """Ids before any cut, [tokens]."""
-        if self.output_ids is None:
-            return self._prompt
-        return np.concatenate([self._prompt, _ids(self.output_ids, "the answer")[:-1]])
+        return self._prompt if self.output_ids is None else self._of_response[0]
 
     @property
     def ids(self) -> npt.NDArray[np.int64]:
@@ -68,8 +67,7 @@ class TakeOrder:
     def mask(self) -> npt.NDArray[np.uint8]:
         """Loss mask of the sample, [tokens]."""
         if self.loss_mask is None:
-            mask = np.zeros(self.whole_ids.size, np.uint8)
-            mask[self._prompt.size :] = 1
+            mask = self._of_response[1]
         else:
             mask = _mask(self.loss_mask)
             if mask.size != self.whole_ids.size:
@@ -92,6 +90,12 @@ class TakeOrder:
     def rows(self) -> int:
         """Rows that the dump must hold."""
         return self.fed_ids.size
+
+    @cached_property
+    def _of_response(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+        """Ids and mask of prompt and answer, before any cut."""
+        assert self.output_ids is not None
+        return sequence_of_response(self._prompt, _ids(self.output_ids, "the answer"))
 
     @cached_property
     def _prompt(self) -> npt.NDArray[np.int64]:

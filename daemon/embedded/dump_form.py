@@ -1,53 +1,40 @@
-"""What the embedded server says of its dumps, and the form of rows that follows from it."""
+"""What the embedded server says of its dumps, and what faults make of the form of its rows."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from daemon.embedded.config import ModelConfig
 from daemon.embedded.dump_faults import DumpFault
 from daemon.embedded.information import VERSION
 from daemon.embedded.options import Options
 from daemon.sglang_plugin.eagle3_sglang.dump_format import OVER_WEIGHT, POST, About
+from daemon.store.sample import RowForm
 
 
-@dataclass(frozen=True)
-class RowForm:
-    """What rows are made of: layers are 0-based output ids, ascending."""
+def told_by(form: RowForm, about: About) -> About:
+    """The same self-description, but for rows of another form."""
+    return replace(
+        about, layers=form.layers, server_layers=form.layers, hidden_size=form.hidden_size,
+        dtype=form.dtype, norm=form.norm,
+    )  # fmt: skip
 
-    layers: tuple[int, ...]
-    hidden_size: int
-    dtype: str
-    norm: str
 
-    @classmethod
-    def of(cls, about: About) -> RowForm:
-        """The form of a server's rows."""
-        return cls(about.layers, about.hidden_size, about.dtype, about.norm)
-
-    def told_by(self, about: About) -> About:
-        """The same self-description, but for rows of this form."""
-        return dataclasses.replace(
-            about, layers=self.layers, server_layers=self.layers, hidden_size=self.hidden_size,
-            dtype=self.dtype, norm=self.norm,
-        )  # fmt: skip
-
-    def spoilt(self, fault: DumpFault | None) -> RowForm:
-        """The form that a fault of the whole form makes of it."""
-        if fault == "wrong_layers":
-            return replace(self, layers=tuple(layer + 1 for layer in self.layers))
-        if fault == "missing_layer":
-            return replace(self, layers=self.layers[:-1])
-        if fault == "wrong_hidden_size":
-            return replace(self, hidden_size=self.hidden_size // 2)
-        if fault == "wrong_dtype":
-            return replace(self, dtype="bfloat16" if self.dtype == "float32" else "float32")
-        if fault == "wrong_norm":
-            return replace(self, norm=POST if self.norm == OVER_WEIGHT else OVER_WEIGHT)
-        return self
+def spoilt(form: RowForm, fault: DumpFault | None) -> RowForm:
+    """The form that a fault of the whole form makes of one."""
+    if fault == "wrong_layers":
+        return replace(form, layers=tuple(layer + 1 for layer in form.layers))
+    if fault == "missing_layer":
+        return replace(form, layers=form.layers[:-1])
+    if fault == "wrong_hidden_size":
+        return replace(form, hidden_size=form.hidden_size // 2)
+    if fault == "wrong_dtype":
+        return replace(form, dtype="bfloat16" if form.dtype == "float32" else "float32")
+    if fault == "wrong_norm":
+        return replace(form, norm=POST if form.norm == OVER_WEIGHT else OVER_WEIGHT)
+    return form
 
 
 def about_of(options: Options, config: ModelConfig, port: int) -> About:

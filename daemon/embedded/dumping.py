@@ -16,14 +16,16 @@ from typing import Final, Protocol
 import torch  # noqa: TID251
 from torch import Tensor  # noqa: TID251
 
+from daemon.capture.forms import form_of
 from daemon.embedded.config import ModelConfig
 from daemon.embedded.dump_faults import OTHER_FORM, Alteration, DumpFaults, FilesWithHoles, Part
-from daemon.embedded.dump_form import RowForm
+from daemon.embedded.dump_form import spoilt, told_by
 from daemon.embedded.model import TinyLlama, limit_threads
 from daemon.sglang_plugin.eagle3_sglang.dump_format import OVER_WEIGHT, RID, About
 from daemon.sglang_plugin.eagle3_sglang.final_norm import FinalNorm
 from daemon.sglang_plugin.eagle3_sglang.instance_files import write_instance
 from daemon.sglang_plugin.eagle3_sglang.writer import DumpWriter, RowBatch
+from daemon.store.sample import RowForm
 
 MOST_PENDING_BYTES: Final = 256 << 20
 _STRIDE: Final = 31
@@ -64,8 +66,8 @@ class Dumper:
         self.about = about
         self._folder, self._config, self._faults, self._token_rows = folder, config, faults, token_rows
         self.norm = FinalNorm(TinyLlama(config, seed).norm.weight.detach(), config.rms_norm_eps)
-        self._form = RowForm.of(about)
-        others = self._form.spoilt("wrong_layers").layers
+        self._form = form_of(about)
+        others = spoilt(self._form, "wrong_layers").layers
         self.capture: tuple[int, ...] = tuple(sorted({*about.layers, *others}))
         """The layers whose outputs `put` needs: 0-based output ids."""
         self._lock = threading.Lock()
@@ -156,7 +158,7 @@ class Dumper:
         request = _Request(alteration, self._form, rid)
         self._requests[rid] = request
         if fault in OTHER_FORM:
-            request.form = self._form.spoilt(fault)
+            request.form = spoilt(self._form, fault)
         elif fault == "error_file":
             self._writer(self._form).refuse([rid], "asked for: the embedded server's fault error_file")
         elif fault == "swap":
@@ -198,7 +200,7 @@ class Dumper:
     def _writer(self, form: RowForm) -> DumpWriter:
         """The writer of a form; one beside the server's own for each fault of the whole form."""
         if form not in self._writers:
-            about = form.told_by(self.about)
+            about = told_by(form, self.about)
             files = FilesWithHoles(self._folder, about, self._holes)
             self._writers[form] = DumpWriter(
                 self._folder, about, most_pending_bytes=MOST_PENDING_BYTES, log=_log, files=files

@@ -29,9 +29,10 @@ from daemon.store.dataset_files import (
 )
 from daemon.store.index import read_index
 from daemon.store.layout import StoreError
+from daemon.store.layouts import Renumbering
 from daemon.store.norms import NormWeight
 from daemon.store.repair import remove_strays
-from daemon.store.speculators_ import SpeculatorsLayout, closing_moves
+from daemon.store.speculators_ import closing_moves
 from daemon.store.vocabulary import TokenCounts
 from daemon.threads import in_thread
 from daemon.writer import Writer
@@ -131,7 +132,7 @@ class Completing:
     def _close_gaps(self, store: Store) -> list[StoredSample]:
         """Number the samples of a store from 0, where its trainer needs that; return their records by number."""
         records = list(read_index(store.index_path).records.values())
-        if isinstance(store.layout, SpeculatorsLayout):
+        if isinstance(store.layout, Renumbering):
             moves = {record.row: row for record, row in closing_moves(records)}
             records = [
                 self._moved(store, store.layout, record, moves[record.row]) if record.row in moves else record
@@ -139,7 +140,7 @@ class Completing:
             ]
         return sorted(records, key=lambda record: record.row)
 
-    def _moved(self, store: Store, layout: SpeculatorsLayout, record: StoredSample, row: int) -> StoredSample:
+    def _moved(self, store: Store, layout: Renumbering, record: StoredSample, row: int) -> StoredSample:
         """Give a sample the number of a gap; its file stays under the old name too, until the index is on the disk."""
         placed, at = layout.renumber(record, row), self._clock.now()
         moved = msgspec.structs.replace(

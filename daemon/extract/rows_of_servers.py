@@ -15,7 +15,7 @@ from daemon.capture.forms import Asked, difference, form_of
 from daemon.capture.servers import norm_weight, objection, probe_fault
 from daemon.servers.probe import PROBE_IDS, Probe
 from daemon.sglang_plugin.eagle3_sglang.dump_format import About, DumpFormatError
-from daemon.store.layouts import LAYOUTS
+from daemon.store.layouts import norm_of
 from daemon.store.norms import NormWeight
 from daemon.store.sample import RowForm
 from daemon.threads import in_thread
@@ -35,7 +35,7 @@ class RowsOfServers:
     def __init__(self, config: RunConfig, stored: StoredForm | None) -> None:
         self.folder = Path(config.extract.dump_dir)
         self._layers = tuple(config.extract.layers)
-        self._norm = LAYOUTS[config.extract.layout].norm
+        self._norm = norm_of(config.extract.layout)
         self.form: RowForm | None = None
         """Of all rows of this run; None until a server or the index has told."""
         self.model: str | None = None

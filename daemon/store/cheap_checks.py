@@ -10,11 +10,11 @@ from typing import Final
 
 from contracts.records import StoredSample
 from contracts.run_config import Extract
+from daemon.sglang_plugin.eagle3_sglang.dump_format import ITEM_BYTES
 from daemon.store.findings import Finding, Kind
 from daemon.store.index import Index
 from daemon.store.layout import Layout
 from daemon.store.safetensors_ import OWN_FILE_BYTES
-from daemon.store.sample import ITEM_BYTES
 from daemon.store.shards import is_shard
 from daemon.store.writing import PART
 

@@ -26,6 +26,7 @@ from daemon.store.layouts import Renumbering, make_layout
 from daemon.store.reconcile import reconcile
 from daemon.store.repair import remove_strays
 from daemon.store.sample import Sample
+from daemon.store.speculators_ import closing_moves
 
 EXPORT: Final = "export.jsonl"
 
@@ -99,11 +100,10 @@ class ExportTarget:
         """
         if not isinstance(self.layout, Renumbering):
             return
-        for row, record in enumerate(sorted(self.records.values(), key=lambda record: record.row)):
-            if record.row != row:
-                placed = self.layout.renumber(record, row)
-                moved = msgspec.structs.replace(record, row=row, file=placed.file)
-                self._drop([sample_key(record.sample_id)], f"renumbered from {record.row} to {row}", moved)
+        for record, row in closing_moves(list(self.records.values())):
+            placed = self.layout.renumber(record, row)
+            moved = msgspec.structs.replace(record, row=row, file=placed.file)
+            self._drop([sample_key(record.sample_id)], f"renumbered from {record.row} to {row}", moved)
 
     def _drop(self, keys: list[bytes], why: str, instead: StoredSample | None = None) -> None:
         """Record that samples hold no longer (and what holds instead), then remove their files."""

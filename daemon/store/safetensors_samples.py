@@ -10,12 +10,13 @@ from typing import Final
 import numpy as np
 
 from contracts.records import StoredSample
+from daemon.sglang_plugin.eagle3_sglang.dump_format import ITEM_BYTES
 from daemon.store.blocks import PAGED_FROM
 from daemon.store.facts import check_owner, facts_of, form_from
 from daemon.store.layout import Loaded, StoreError
 from daemon.store.reading import FileRows, agree, read_array
 from daemon.store.safetensors_form import FLOATS, Entry, document_bytes, encode_header, read_document
-from daemon.store.sample import ITEM_BYTES, Sample
+from daemon.store.sample import Sample
 from daemon.store.writing import rows_of
 
 _STATES: Final = "hidden_states"

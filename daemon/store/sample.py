@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from contracts.sample_id import SampleId
+from daemon.sglang_plugin.eagle3_sglang.dump_format import ITEM_BYTES
 
 BLOCK_BYTES: Final = 1 << 20
 """About so much is read, examined and written at a time: it stays in the processor's cache between the three."""
-
-ITEM_BYTES: Final = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from daemon.sglang_plugin.eagle3_sglang.dump_format import ITEM_BYTES as ROW_ITEM_BYTES
+
 _STORAGES: Final = {
     "bfloat16": "BFloat16Storage",
     "float16": "HalfStorage",
@@ -24,7 +26,7 @@ _STORAGES: Final = {
     "bool": "BoolStorage",
 }
 _DTYPES: Final = {storage: dtype for dtype, storage in _STORAGES.items()}
-ITEM_BYTES: Final = {"bfloat16": 2, "float16": 2, "float32": 4, "int64": 8, "uint8": 1, "bool": 1}
+ITEM_BYTES: Final = {**ROW_ITEM_BYTES, "int64": 8, "uint8": 1, "bool": 1}
 _DAMAGE: Final = (
     pickle.UnpicklingError,
     EOFError,

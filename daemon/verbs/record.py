@@ -11,9 +11,8 @@ import msgspec
 
 from contracts.commands import Retry, Set, decode_command
 from contracts.exit_codes import ExitCode
-from contracts.run_config import ConfigError
 from daemon.recording import record_command
-from daemon.single import AlreadyRunning, LockTrouble
+from daemon.verbs.answering import answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,21 +25,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Record it and print the reply."""
     try:
         command = decode_command(os.fsencode(arguments.command))
-        if not isinstance(command, Set | Retry):
-            print("only set and retry can be recorded", file=sys.stderr)
-            return ExitCode.USAGE
-        reply = record_command(arguments.run, command)
-    except (ConfigError, msgspec.DecodeError) as error:
+    except msgspec.DecodeError as error:
         print(error, file=sys.stderr)
         return ExitCode.USAGE
-    except AlreadyRunning as error:
-        print(f"{error}; it does not answer yet or is ending: try again", file=sys.stderr)
-        return ExitCode.FAILED
-    except LockTrouble as error:
-        print(error, file=sys.stderr)
-        return ExitCode.FAILED
-    except OSError as error:
-        print(f"{error.filename or arguments.run}: {error.strerror or error}", file=sys.stderr)
-        return ExitCode.FAILED
-    sys.stdout.buffer.write(msgspec.json.encode(reply) + b"\n")
-    return ExitCode.OK if reply.ok else ExitCode.FAILED
+    if not isinstance(command, Set | Retry):
+        print("only set and retry can be recorded", file=sys.stderr)
+        return ExitCode.USAGE
+    return answer(
+        arguments.run,
+        lambda: record_command(arguments.run, command),
+        lambda reply: reply.ok,
+        busy="; it does not answer yet or is ending: try again",
+    )

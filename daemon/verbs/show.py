@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-import msgspec
-
-from contracts.exit_codes import ExitCode
-from contracts.run_config import ConfigError
 from daemon.store.show import NoSuchSampleError, show_sample
+from daemon.verbs.answering import answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,16 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print it; FAILED when there is no such sample or what is stored of it is wrong."""
-    try:
-        shown = show_sample(arguments.run, arguments.sample, arguments.dataset)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return ExitCode.USAGE
-    except NoSuchSampleError as error:
-        print(error, file=sys.stderr)
-        return ExitCode.FAILED
-    except OSError as error:
-        print(f"{error.filename or arguments.run}: {error.strerror or error}", file=sys.stderr)
-        return ExitCode.FAILED
-    sys.stdout.buffer.write(msgspec.json.encode(shown) + b"\n")
-    return ExitCode.FAILED if shown.findings or shown.trouble else ExitCode.OK
+    return answer(
+        arguments.run,
+        lambda: show_sample(arguments.run, arguments.sample, arguments.dataset),
+        lambda shown: not shown.findings and not shown.trouble,
+        refusals=(NoSuchSampleError,),
+    )

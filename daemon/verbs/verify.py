@@ -8,15 +8,12 @@ import time
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
-from contracts.exit_codes import ExitCode
-from contracts.run_config import ConfigError
 from contracts.run_dir import RunDir
-from daemon.single import AlreadyRunning, LockTrouble, SingleInstance
+from daemon.single import SingleInstance
 from daemon.store.findings import StoreReport, VerifyReport
 from daemon.store.repair import repair_store
 from daemon.store.verify import verify_run
+from daemon.verbs.answering import answer
 
 _TELL_EVERY_S: Final = 5.0
 
@@ -31,26 +28,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the report; FAILED when something is wrong and was not repaired."""
-    try:
-        report = (
-            _repaired(arguments)
-            if arguments.repair
-            else verify_run(arguments.run, sample=arguments.sample, progress=Telling())[0]
-        )
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return ExitCode.USAGE
-    except AlreadyRunning as error:
-        print(f"{error}. A repair needs the run for itself: eagle3 drain {arguments.run}", file=sys.stderr)
-        return ExitCode.FAILED
-    except LockTrouble as error:
-        print(error, file=sys.stderr)
-        return ExitCode.FAILED
-    except OSError as error:
-        print(f"{error.filename or arguments.run}: {error.strerror or error}", file=sys.stderr)
-        return ExitCode.FAILED
-    sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
-    return ExitCode.FAILED if report.left else ExitCode.OK
+    return answer(
+        arguments.run,
+        lambda: _repaired(arguments) if arguments.repair else _looked_at(arguments),
+        lambda report: not report.left,
+        busy=f". A repair needs the run for itself: eagle3 drain {arguments.run}",
+    )
+
+
+def _looked_at(arguments: argparse.Namespace) -> VerifyReport:
+    return verify_run(arguments.run, sample=arguments.sample, progress=Telling())[0]
 
 
 def _repaired(arguments: argparse.Namespace) -> VerifyReport:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -26,6 +26,33 @@ class Printed:
 
     out: bytes
     code: int
+
+
+def tell(printed: Printed, lines: Iterable[str], *, as_json: bool) -> int:
+    """Print what a verb said, as it was or as lines for people, and return its exit code."""
+    if as_json:
+        sys.stdout.write(printed.out.decode())
+    else:
+        for line in lines:
+            print(line)
+    return printed.code
+
+
+def text_of(command: Sequence[str], nothing: str) -> str:
+    """Run a verb that prints text for people, and return that.
+
+    Args:
+        command: From `eagle3_tui.processes.program`.
+        nothing: What to say when it failed without a word.
+
+    Raises:
+        CommandFailed: It failed; in its own last words.
+    """
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=environment(), check=False)
+    if done.returncode != ExitCode.OK:
+        words = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise CommandFailed(words[-1] if words else nothing, done.returncode)
+    return done.stdout.decode()
 
 
 def call(command: Sequence[str], kind: type[_T]) -> tuple[_T, Printed]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 
 from contracts.exit_codes import ExitCode
 from eagle3_tui.arguments import describe
-from eagle3_tui.failure import CommandFailed
-from eagle3_tui.processes import environment, program
+from eagle3_tui.commands.daemon_verb import text_of
+from eagle3_tui.processes import program
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,9 +24,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print it."""
-    command = program("daemon", "plugin-path")
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=environment(), check=False)
-    if done.returncode != ExitCode.OK:
-        raise CommandFailed(done.stderr.decode("utf-8", "replace").strip() or "no folder was printed", done.returncode)
-    sys.stdout.write(done.stdout.decode())
+    sys.stdout.write(text_of(program("daemon", "plugin-path"), "no folder was printed"))
     return ExitCode.OK

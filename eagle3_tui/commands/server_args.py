@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 
 from contracts.exit_codes import ExitCode
 from eagle3_tui.arguments import add_run, describe, natural, run_dir
-from eagle3_tui.failure import CommandFailed
-from eagle3_tui.processes import environment, program
+from eagle3_tui.commands.daemon_verb import text_of
+from eagle3_tui.processes import program
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,9 +36,5 @@ def run(arguments: argparse.Namespace) -> int:
         if value is not None:
             options.append(f"--{name}={value}")
     command = program("daemon", "server-args", run_dir(arguments.run).path, *options)
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=environment(), check=False)
-    if done.returncode != ExitCode.OK:
-        words = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise CommandFailed(words[-1] if words else "no launch command was printed", done.returncode)
-    sys.stdout.write(done.stdout.decode())
+    sys.stdout.write(text_of(command, "no launch command was printed"))
     return ExitCode.OK

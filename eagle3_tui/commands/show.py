@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from typing import Final
 
@@ -12,7 +11,7 @@ import msgspec
 from contracts.exit_codes import ExitCode
 from contracts.records import Failure, StoredSample
 from eagle3_tui.arguments import add_run, describe, run_dir
-from eagle3_tui.commands.daemon_verb import call
+from eagle3_tui.commands.daemon_verb import call, tell
 from eagle3_tui.commands.verify import Finding
 from eagle3_tui.processes import program
 from eagle3_tui.terminal import Signs, detect
@@ -73,12 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     more = [] if arguments.dataset is None else ["--dataset", arguments.dataset]
     command = program("daemon", "show", "--json", *more, "--", run.path, arguments.sample)
     shown, printed = call(command, Shown)
-    if arguments.json:
-        sys.stdout.write(printed.out.decode())
-    else:
-        for line in shown_lines(shown, detect(encoding="utf-8").signs):
-            print(line)
-    return printed.code
+    return tell(printed, shown_lines(shown, detect(encoding="utf-8").signs), as_json=arguments.json)
 
 
 def shown_lines(shown: Shown, signs: Signs) -> Iterator[str]:

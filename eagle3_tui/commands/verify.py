@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from collections.abc import Iterator
 from typing import Final
 
@@ -12,7 +11,7 @@ import msgspec
 
 from contracts.exit_codes import ExitCode
 from eagle3_tui.arguments import add_run, describe, natural, run_dir
-from eagle3_tui.commands.daemon_verb import call
+from eagle3_tui.commands.daemon_verb import call, tell
 from eagle3_tui.processes import program
 from eagle3_tui.terminal import Signs, detect
 from eagle3_tui.text import cell_width, human_bytes, human_count, human_exact, visible, wrap
@@ -108,12 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.sample is not None:
         more += ["--sample", str(arguments.sample)]
     report, printed = call(program("daemon", "verify", run.path, *more, "--json"), Report)
-    if arguments.json:
-        sys.stdout.write(printed.out.decode())
-    else:
-        for line in report_lines(report, detect(encoding="utf-8").signs):
-            print(line)
-    return printed.code
+    return tell(printed, report_lines(report, detect(encoding="utf-8").signs), as_json=arguments.json)
 
 
 def report_lines(report: Report, signs: Signs) -> Iterator[str]:
