@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from daemon.capture.dump import Dump
 from daemon.capture.fault import CaptureFault
 from daemon.capture.forms import AskedForm, difference
 from daemon.sglang_plugin.eagle3_sglang.dump_format import DumpHeader
+from daemon.store.blocks import block_at
 from daemon.store.row_checks import check_rows
 
 
@@ -39,7 +40,11 @@ def check_rows_written(dump: Dump, rows: int) -> None:
     """
     written = dump.rows_written
     if written < rows:
-        raise CaptureFault(CaptureCheck.ROWS, f"{written} rows for {rows} tokens")
+        raise CaptureFault(
+            CaptureCheck.ROWS,
+            f"{written} rows for {rows} tokens in {dump.path.name}: the plugin stopped before the answer did, the "
+            f"server's log says why",
+        )
 
 
 def check_marks(
@@ -61,7 +66,8 @@ def check_marks(
     if never.size:
         raise CaptureFault(
             CaptureCheck.POSITIONS,
-            f"position {never[0]} was never written ({never.size} of {passes.size} positions were not)",
+            f"position {never[0]} was never written ({never.size} of {passes.size} positions were not): was part of "
+            f"the prompt taken from a cache? The server's log may say",
         )
     other = np.flatnonzero(ids != expected_ids)
     if other.size:
@@ -69,16 +75,17 @@ def check_marks(
         raise CaptureFault(
             CaptureCheck.IDS,
             f"position {first} was computed from token id {ids[first]}, sent and received was {expected_ids[first]} "
-            f"({other.size} of {ids.size} ids differ)",
+            f"({other.size} of {ids.size} ids differ): these are rows of another request or of another text",
         )
 
 
 class CheckedRows:
     """Rows 0..tokens-1 of a dump, a `daemon.store.sample.Rows`: each block is examined before anybody gets it."""
 
-    def __init__(self, dump: Dump, tokens: int) -> None:
+    def __init__(self, dump: Dump, tokens: int, make_block: Callable[[int, int], memoryview] = block_at) -> None:
         self._dump = dump
         self._tokens = tokens
+        self._make_block = make_block
 
     @property
     def tokens(self) -> int:
@@ -95,7 +102,7 @@ class CheckedRows:
         header = self._dump.header
         values = header.slots * header.hidden_size
         first = 0
-        for block in self._dump.blocks(self._tokens):
+        for block in self._dump.blocks(self._tokens, self._make_block):
             fault = check_rows(block, header.dtype, values, header.slots)
             if fault is not None:
                 where = (
@@ -104,6 +111,8 @@ class CheckedRows:
                     else "the last hidden state"
                 )
                 what = "not finite" if fault.kind is CaptureCheck.NON_FINITE else "nothing but zeros"
-                raise CaptureFault(fault.kind, f"position {first + fault.row}, {where}: {what}")
+                raise CaptureFault(
+                    fault.kind, f"position {first + fault.row}, {where}: {what}, so the server computed it so"
+                )
             first += len(block) // header.row_bytes
             yield block

@@ -10,7 +10,7 @@ import dataclasses
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -103,8 +103,12 @@ class Dump:
         pairs = np.frombuffer(self._read(HEADER_BYTES, count * MARK_BYTES, "marks"), _MARK).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
 
-    def blocks(self, count: int) -> Iterator[memoryview]:
-        """Yield rows 0..count-1 in blocks of whole rows, about `BLOCK_BYTES` each, every one in memory of its own.
+    def blocks(self, count: int, make_block: Callable[[int, int], memoryview] = block_at) -> Iterator[memoryview]:
+        """Yield rows 0..count-1 in blocks of whole rows, about `BLOCK_BYTES` each.
+
+        Args:
+            count: Of rows.
+            make_block: Gives the memory of each, for bytes from an offset of the file on, so many of them.
 
         Raises:
             CaptureFault: The file ends before them.
@@ -114,7 +118,8 @@ class Dump:
         for first in range(0, count, at_once):
             rows = min(at_once, count - first)
             # Held by no name here, so that its memory is free for the next but one.
-            yield self._read(self.header.rows_offset + first * row_bytes, rows * row_bytes, "rows")
+            offset = self.header.rows_offset + first * row_bytes
+            yield self._read_into(make_block(offset, rows * row_bytes), offset, "rows")
 
     def close(self) -> None:
         """Close the file; it may be closed already."""
@@ -131,7 +136,10 @@ class Dump:
         self.close()
 
     def _read(self, offset: int, count: int, what: str) -> memoryview:
-        block = block_at(offset, count)
+        return self._read_into(block_at(offset, count), offset, what)
+
+    def _read_into(self, block: memoryview, offset: int, what: str) -> memoryview:
+        count = block.nbytes
         done = 0
         while done < count:
             try:

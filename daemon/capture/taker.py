@@ -6,7 +6,8 @@ from pathlib import Path
 
 from contracts.clock import Clock
 from contracts.records import CaptureCheck, StoredSample
-from daemon.capture.checks import CheckedRows, check_header, check_marks, check_rows_written
+from daemon.capture.ahead import RowsAhead
+from daemon.capture.checks import check_header, check_marks, check_rows_written
 from daemon.capture.dump import Dump
 from daemon.capture.fault import CaptureFault
 from daemon.capture.order import TakeOrder
@@ -51,11 +52,11 @@ def take(
         check_header(dump.header, form, model)
         check_rows_written(dump, order.rows)
         check_marks(*dump.marks(order.rows), order.fed_ids)
-        sample = Sample(order.sample_id, order.key, ids, mask, form, CheckedRows(dump, ids.size))
         row = row_numbers.take()
         placed: Placed | None = None
         try:
-            placed = layout.place(sample, row)
+            with RowsAhead(dump, ids.size) as rows:
+                placed = layout.place(Sample(order.sample_id, order.key, ids, mask, form, rows), row)
         finally:
             if placed is None:
                 row_numbers.give_back(row)

@@ -48,6 +48,8 @@ class Rows(Protocol):
     def blocks(self) -> Iterator[memoryview]:
         """Yield them in order, whole rows, about `BLOCK_BYTES` each.
 
+        A block is the reader's until it asks for the next.
+
         Raises:
             Whatever the source finds wrong with them: then nothing of them may be kept.
         """

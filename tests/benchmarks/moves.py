@@ -32,6 +32,7 @@ from tests.daemon.capture.dumps import MODEL, make_header, make_order, make_rid,
 SHARED_MEMORY = Path("/dev/shm")
 LAYERS = (2, 30, 58)
 TORCH = "torch.load + torch.save"
+DISK = "the disk alone: bytes in memory, written"
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,17 @@ def with_torch(load: Load, source: Path, store: Path, *, durable: bool) -> None:
                 os.fsync(file.fileno())
 
 
+def with_nothing_else(load: Load, store: Path, *, durable: bool) -> None:
+    """Write as many bytes, out of the processor's cache and with nothing looked at: no way into a store is faster."""
+    block = bytes(1 << 20)
+    for number in range(load.samples):
+        with (store / f"{number}.raw").open("wb", buffering=0) as file:
+            for first in range(0, load.bytes, len(block)):
+                file.write(block[: load.bytes - first])
+            if durable:
+                os.fdatasync(file.fileno())
+
+
 def with_ours(load: Load, source: Path, store: Path, name: str) -> float:
     """Take all samples as the daemon does; return the seconds that looking at the rows took."""
     layout, numbers = make_layout(name, store), RowNumbers()
@@ -140,7 +152,7 @@ def seconds(disk: Path, move: Callable[[Path], object]) -> tuple[float, float]:
 
 def measure(load: Load, source: Path, disk: Path) -> dict[str, Took]:
     """Move all samples in every way, in turn; what else the machine does befalls all alike."""
-    found = {kind: Took() for kind in (TORCH, *LAYOUTS)}
+    found = {kind: Took() for kind in (TORCH, DISK, *LAYOUTS)}
     for turn in range(-1, load.rounds):
         for kind, took in found.items():
             for durable, series in ((True, took.durable), (False, took.unsynced)):
@@ -150,6 +162,9 @@ def measure(load: Load, source: Path, disk: Path) -> dict[str, Took]:
                     nonlocal looking
                     if kind == TORCH:
                         with_torch(load, source, store, durable=durable)
+                        return
+                    if kind == DISK:
+                        with_nothing_else(load, store, durable=durable)
                         return
                     with nullcontext() if durable else no_syncs():
                         looking = with_ours(load, source, store, kind)
@@ -188,7 +203,7 @@ def rows_of(load: Load, found: dict[str, Took]) -> Iterator[str]:
         shares = f"{100 * middle(took.checks) / durable:.0f} % | {100 * hashing / durable:.0f} %"
         yield (
             f"| {load.samples} x {load.bytes / 1e6:.2f} MB | {kind} | {size / durable / 1e6:.0f} | {ratio:.1f} | "
-            f"{size / unsynced / 1e6:.0f} | {loose:.1f} | {cpu:.1f} | {'- | -' if kind == TORCH else shares} | "
+            f"{size / unsynced / 1e6:.0f} | {loose:.1f} | {cpu:.1f} | {'- | -' if kind in (TORCH, DISK) else shares} | "
             f"{size / max(took.durable) / 1e6:.0f} to {size / min(took.durable) / 1e6:.0f} |"
         )
 

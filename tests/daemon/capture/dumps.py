@@ -151,7 +151,7 @@ class MemoryLayout:
         self._lock = threading.Lock()
 
     def place(self, sample: Sample, row: int) -> Placed:
-        content = b"".join(sample.rows.blocks())
+        content = b"".join(bytes(block) for block in sample.rows.blocks())
         trouble, self.trouble = self.trouble, None
         if trouble is not None:
             raise trouble

@@ -192,7 +192,8 @@ def test_case_17_rows_of_another_sample(place: Place) -> None:
 def test_case_18_short_by_one(place: Place) -> None:
     write_dump(place.folder, RID, [1, 2, 3, 4, 5, 11, 12])
     fault = place.refuse(make_order(RID, [1, 2, 3, 4, 5], [11, 12, 13, 2]))
-    assert (fault.check, str(fault)) == (CaptureCheck.ROWS, "7 rows for 8 tokens")
+    assert fault.check is CaptureCheck.ROWS
+    assert str(fault).startswith("7 rows for 8 tokens in ")
 
 
 def test_case_19_another_number_of_layers(place: Place) -> None:
