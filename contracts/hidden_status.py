@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from contracts.eta import Storing
 from contracts.fold.dataset import DatasetFold
@@ -12,9 +11,6 @@ from contracts.rates import bytes_per_s
 from contracts.records import Heartbeat
 from contracts.status import HiddenStatus
 from contracts.work import extracts
-
-GROWTH_WINDOW_S: Final = 600.0
-"""When the disk will be full is judged by the rate of this long."""
 
 
 def hidden_status(
@@ -68,13 +64,3 @@ def hidden_totals(parts: Iterable[HiddenStatus | None]) -> HiddenStatus | None:
         in_work=sum(in_work) if len(in_work) == len(known) else None,
         checks=dict(sorted(checks.items())),
     )
-
-
-def disk_full_in_s(fold: RunFold, now: float) -> float | None:
-    """Return when the run's disk is full, by what the store grows; None when unknown or it does not grow."""
-    host, since = fold.telemetry.host, fold.events.session_started_at
-    if host is None or host.disk_free_bytes is None:
-        return None
-    rates = [bytes_per_s(dataset.hidden.history, now, since, GROWTH_WINDOW_S) for dataset in fold.datasets.values()]
-    rate = sum(each for each in rates if each is not None)
-    return host.disk_free_bytes / rate if rate else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Final
 
 from contracts.fold.history import COARSE_S, FINE_S, Bucket, History
@@ -16,12 +17,12 @@ _LEAST_MINUTES: Final = 5
 
 def tokens_per_s(history: History, now: float, since: float | None, window_s: float = WINDOW_S) -> float | None:
     """Return tokens a second over the last ``window_s`` seconds; see `per_s`."""
-    return per_s(history, now, since, window_s, lambda bucket: bucket.tokens)
+    return per_s(history, now, since, window_s, attrgetter("tokens"))
 
 
 def bytes_per_s(history: History, now: float, since: float | None, window_s: float = WINDOW_S) -> float | None:
     """Return stored bytes a second over the last ``window_s`` seconds; see `per_s`."""
-    return per_s(history, now, since, window_s, lambda bucket: bucket.bytes)
+    return per_s(history, now, since, window_s, attrgetter("bytes"))
 
 
 def per_s(
@@ -47,7 +48,7 @@ def per_s(
     span = now - edge
     if span < _LEAST_S:
         return None
-    return counted(history.since(edge)) / span
+    return history.total(edge, counted) / span
 
 
 def median_tokens_per_s(histories: Iterable[History], now: float, since: float) -> float | None:
@@ -57,11 +58,10 @@ def median_tokens_per_s(histories: Iterable[History], now: float, since: float) 
         None with fewer than five such minutes: no basis to call anything slow.
     """
     minutes: dict[int, int] = {}
-    last = now - now % COARSE_S
+    last = (now - now % COARSE_S) // COARSE_S
     for history in histories:
-        for begin, end, bucket in history.spans():
-            if begin >= since and end <= last and bucket.tokens:
-                minute = int(begin) // COARSE_S
+        for minute, bucket in history.minutes(since):
+            if minute < last and bucket.tokens:
                 minutes[minute] = minutes.get(minute, 0) + bucket.tokens
     if len(minutes) < _LEAST_MINUTES:
         return None

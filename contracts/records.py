@@ -266,6 +266,19 @@ class GpuSample(msgspec.Struct, kw_only=True):
     schema: int = SCHEMA
 
 
+class DiskReading(msgspec.Struct, kw_only=True):
+    """One file system that the run writes to, at one moment."""
+
+    path: str
+    """A folder on it, as it is found once links are followed: the first of those that ``uses`` names."""
+    uses: list[str]
+    """What lies there: ``run`` (run directory: journals, log), ``store`` (``hidden_states/``), ``dumps``; ``shm``
+    (``/dev/shm``) where the run captures nothing."""
+    free_bytes: int | None = None
+    """For this user."""
+    total_bytes: int | None = None
+
+
 class HostSample(msgspec.Struct, kw_only=True):
     """One line of ``telemetry/host.jsonl``."""
 
@@ -275,9 +288,13 @@ class HostSample(msgspec.Struct, kw_only=True):
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
     disk_free_bytes: int | None = None
+    """Of the run directory's disk."""
     disk_total_bytes: int | None = None
     shm_free_bytes: int | None = None
+    """Where dumps go, ``/dev/shm`` where the run captures none."""
     shm_total_bytes: int | None = None
+    disks: list[DiskReading] = []
+    """Each file system once; the two above are of it. Empty in lines of earlier versions."""
     daemon_rss_bytes: int | None = None
     daemon_cpu_pct: float | None = None
     schema: int = SCHEMA
@@ -288,7 +305,8 @@ class ServerReading(msgspec.Struct, kw_only=True):
 
     url: str
     state: str
-    """``ok``, ``down``, ``refused`` (answers, but not as agreed: it gets no work) or ``unknown``."""
+    """``ok``, ``starting`` (its own warm-up is not over), ``down``, ``refused`` (answers, but not as agreed: it gets no
+    work) or ``unknown``."""
     reason: str | None = None
     version: str | None = None
     model: str | None = None
@@ -300,6 +318,10 @@ class ServerReading(msgspec.Struct, kw_only=True):
     retracted: int | None = None
     outstanding: int | None = None
     """Requests that this daemon has open there."""
+    last_answer_s: float | None = None
+    """Seconds since its last accepted answer; None: none since the daemon's start."""
+    silent_s: float | None = None
+    """For how many seconds requests have been open there without any accepted answer; None: none is open."""
 
 
 class ServerSample(msgspec.Struct, kw_only=True):

@@ -13,6 +13,7 @@ from contracts.eta import (
     Storing,
     Work,
     forecast,
+    is_finished,
     is_stored,
     later,
     storing_eta,
@@ -27,6 +28,8 @@ from contracts.work import extracts, generates
 
 STORING_WINDOW_S: Final = 600.0
 """What is to be stored yet is judged by the speed of this long."""
+FORECAST_S: Final = 2.0
+"""How old a forecast may be where time is all that went on."""
 NO_DAEMON: Final = "no daemon is running"
 
 
@@ -69,6 +72,34 @@ def remaining(
     }
     total = _stored_too(fold, answered.total, datasets, [storings[name] for name in names], heartbeat, now)
     return Remaining(total, own)
+
+
+class SteadyRemaining:
+    """`remaining`, told anew `FORECAST_S` after the last time, and at once when something else than time went on.
+
+    For who asks several times a second: a forecast of many data sets is most of the work of a status. For the same
+    moment and files it says the same as `remaining` whenever it is told anew; it is never older than that.
+    """
+
+    def __init__(self) -> None:
+        self._told: Remaining | None = None
+        self._told_at = 0.0
+        self._of: tuple[object, ...] = ()
+
+    def __call__(
+        self,
+        fold: RunFold,
+        works: dict[str, Work],
+        storings: dict[str, Storing],
+        heartbeat: Heartbeat | None,
+        now: float,
+    ) -> Remaining:
+        """Return when the run and its data sets are done, as at most `FORECAST_S` ago; see `remaining`."""
+        finished = [(name, is_finished(works[name]), _is_halted(fold, data)) for name, data in fold.datasets.items()]
+        known = (None if heartbeat is None else heartbeat.pid, fold.events.lines, finished)
+        if self._told is None or known != self._of or not 0 <= now - self._told_at < FORECAST_S:
+            self._told, self._told_at, self._of = remaining(fold, works, storings, heartbeat, now), now, known
+        return self._told
 
 
 def _is_halted(fold: RunFold, dataset: DatasetFold) -> bool:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable
 
 from contracts.alerts import View, current_alerts
+from contracts.disks import full_first
 from contracts.eta import DONE, Eta, Storing, Work, is_finished, is_stored, unknown
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.places import KEPT
 from contracts.fold.run import RunFold
-from contracts.hidden_status import disk_full_in_s, hidden_status, hidden_totals
+from contracts.hidden_status import hidden_status, hidden_totals
 from contracts.liveness import Liveness, current_heartbeat, heartbeat_age, judged_by_heartbeat
+from contracts.progress import Progress, overall_progress, work_progress
 from contracts.rates import tokens_per_s
 from contracts.records import Heartbeat
-from contracts.remaining import NO_DAEMON, remaining
+from contracts.remaining import NO_DAEMON, Remaining, remaining
 from contracts.run_state import can_send, run_state
 from contracts.status import (
     DONE_STAGES,
@@ -26,13 +27,18 @@ from contracts.status import (
     RunStatus,
     UnreadableLine,
 )
-from contracts.work import dataset_storing, extracts, generates
+from contracts.sums import all_known, known_sum, sum_of_known
+from contracts.work import dataset_storings, extracts, generates
 from contracts.work import dataset_work as dataset_work
 
-Value = TypeVar("Value", int, float)
 
-
-def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float | None = None) -> RunStatus:
+def build_status(
+    fold: RunFold,
+    liveness: Liveness,
+    now: float,
+    monotonic: float | None = None,
+    when_done: Callable[[RunFold, dict[str, Work], dict[str, Storing], Heartbeat | None, float], Remaining] = remaining,
+) -> RunStatus:
     """Build the status of a run.
 
     Args:
@@ -40,6 +46,7 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
         liveness: Whether a daemon is there.
         now: The present, on the time scale of the records.
         monotonic: The machine's monotonic clock, to know the heartbeat's age; None: now.
+        when_done: Says when what is done: `contracts.remaining.remaining`, or one that spares it.
     """
     monotonic = time.monotonic() if monotonic is None else monotonic
     if fold.config is not None and fold.events.session_stopped_at is None:
@@ -51,8 +58,8 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
     if heartbeat is not None:
         age = heartbeat_age(heartbeat, monotonic, now)
     works = {name: dataset_work(fold, dataset) for name, dataset in fold.datasets.items()}
-    storings = {name: dataset_storing(fold, dataset) for name, dataset in fold.datasets.items()}
-    times = remaining(fold, works, storings, heartbeat, now)
+    storings = dataset_storings(fold)
+    times = when_done(fold, works, storings, heartbeat, now)
     datasets = [
         _dataset(fold, dataset, works[name], storings[name], times.datasets.get(name), heartbeat, now)
         for name, dataset in fold.datasets.items()
@@ -67,7 +74,8 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
             if status.eta_s != 0.0:
                 _set_eta(status, unknown(_held(state, reason)))
     telemetry = fold.telemetry
-    return RunStatus(
+    full = full_first(fold, now) if heartbeat else None
+    whole = RunStatus(
         run=fold.config.run.name if fold.config else fold.run.path.resolve().name,
         path=str(fold.run.path),
         state=state,
@@ -92,8 +100,20 @@ def build_status(fold: RunFold, liveness: Liveness, now: float, monotonic: float
         dump_budget_bytes=heartbeat.dump_budget_bytes if heartbeat else None,
         taking=heartbeat.taking if heartbeat and extracts(fold) else None,
         store_trouble=heartbeat.store_trouble if heartbeat else None,
-        disk_full_in_s=_rounded(disk_full_in_s(fold, now)) if heartbeat else None,
+        disk_full_in_s=None if full is None else _rounded(full.in_s),
+        disk_full_path=None if full is None else full.disk.path or str(fold.run.path),
+        stall_after_s=fold.config.alerts.stall_after_s if fold.config else None,
     )
+    for status in datasets:
+        _set_progress(status, work_progress(status, whole.stages))
+    _set_progress(totals, overall_progress(whole))
+    return whole
+
+
+def _set_progress(status: DatasetStatus, progress: Progress | None) -> None:
+    if progress is not None:
+        status.progress_pct = _rounded(100 * progress.done)
+        status.given_up_pct = _rounded(100 * progress.given_up)
 
 
 def _dataset(
@@ -179,7 +199,7 @@ def _totals(
     """Add the data sets up: tokens and speeds as far as they are known, everything else only when all of it is."""
     known = sum(dataset.responses.known for dataset in fold.datasets.values())
     generated = [status for status in datasets if not fold.datasets[status.name].pretokenized]
-    tokens = _known_sum([status.completion_tokens for status in datasets])
+    tokens = known_sum([status.completion_tokens for status in datasets])
     done = sum(status.done for status in datasets)
     lengths = sum(status.truncated for status in datasets)
     reasons: dict[str, int] = {}
@@ -190,26 +210,26 @@ def _totals(
     return DatasetStatus(
         name="total",
         stage=None,
-        prompts=_all([status.prompts for status in datasets]),
-        pretokenized=_all([status.pretokenized for status in datasets]),
+        prompts=all_known([status.prompts for status in datasets]),
+        pretokenized=all_known([status.pretokenized for status in datasets]),
         refused=sum(status.refused for status in datasets),
         done=done,
         failed=sum(status.failed for status in datasets),
         quarantined=sum(status.quarantined for status in datasets),
-        in_flight=_all([status.in_flight for status in datasets]),
-        waiting_retry=_all([status.waiting_retry for status in datasets]),
+        in_flight=all_known([status.in_flight for status in datasets]),
+        waiting_retry=all_known([status.waiting_retry for status in datasets]),
         unreadable=sum(status.unreadable for status in datasets)
         + fold.events.unreadable.count
         + sum(each.count for each in fold.telemetry.garbled()),
         unknown_counts=sum(status.unknown_counts for status in datasets),
         duplicates=sum(status.duplicates for status in datasets),
         incomplete=sum(status.incomplete for status in datasets),
-        prompt_tokens=_known_sum([status.prompt_tokens for status in datasets]),
+        prompt_tokens=known_sum([status.prompt_tokens for status in datasets]),
         completion_tokens=tokens,
         avg_completion_tokens=_rounded(tokens / known) if tokens is not None and known else None,
-        target_tokens=_all(targets) if targets else None,
-        overrun_tokens=_sum([status.overrun_tokens for status in generated]),
-        tokens_per_s=_rounded(_known_sum([status.tokens_per_s for status in generated])),
+        target_tokens=all_known(targets) if targets else None,
+        overrun_tokens=sum_of_known([status.overrun_tokens for status in generated]),
+        tokens_per_s=_rounded(known_sum([status.tokens_per_s for status in generated])),
         tokens_per_s_run=_run_speed(fold, list(fold.datasets.values()), now, alive),
         eta_s=None,
         length_pct=_rounded(100 * lengths / done) if done else None,
@@ -246,7 +266,7 @@ def _run_speed(fold: RunFold, datasets: list[DatasetFold], now: float, alive: bo
     started, running = fold.events.session_started_at, fold.events.running_s(now)
     if started is None or running is None or running < 5.0 or not (alive or fold.events.session_stopped_at):
         return None
-    return _rounded(sum(dataset.responses.history.since(started).tokens for dataset in datasets) / running)
+    return _rounded(sum(dataset.responses.history.tokens(started) for dataset in datasets) / running)
 
 
 def _elapsed(fold: RunFold, alive: bool, now: float) -> float | None:
@@ -274,23 +294,6 @@ def _unreadable(fold: RunFold) -> list[UnreadableLine]:
         for each in fold.telemetry.garbled()
     ]
     return found[:KEPT]
-
-
-def _all(values: Sequence[Value | None]) -> Value | None:
-    """Return the sum, or None when any part is unknown."""
-    return None if any(value is None for value in values) else _sum(values)
-
-
-def _known_sum(values: Sequence[Value | None]) -> Value | None:
-    """Return the sum of the known, or None when none is, or when that would be 0 only because the rest is unknown."""
-    total = _sum(values)
-    return None if total == 0 and any(value is None for value in values) else total
-
-
-def _sum(values: Sequence[Value | None]) -> Value | None:
-    """Return the sum of the known, or None when none is."""
-    known = [value for value in values if value is not None]
-    return sum(known[1:], known[0]) if known else None
 
 
 def _rounded(value: float | None) -> float | None:

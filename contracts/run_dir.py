@@ -102,6 +102,11 @@ class RunDir:
         return self.path / "fingerprint.json"
 
     @property
+    def run_tag(self) -> Path:
+        """``run_tag.json``: which requests and dumps are this run's own, also after it was moved."""
+        return self.path / "run_tag.json"
+
+    @property
     def checkpoint(self) -> Path:
         """``fold.checkpoint``: a saved fold; may be deleted at any time."""
         return self.path / "fold.checkpoint"

@@ -6,6 +6,7 @@ from typing import Final
 
 from contracts.alerts import View, extraction_stalled_for_s, stalled_for_s
 from contracts.status import RunState
+from contracts.wording import counted
 
 STARTING_S: Final = 60.0
 """So long after a daemon's start nothing that cannot be sent is called stalled: its servers may be starting too."""
@@ -25,10 +26,13 @@ def run_state(view: View) -> tuple[RunState, str | None]:
     waited = stalled_for_s(view)
     if waited is not None:
         draining = "draining: " if heartbeat.state == "draining" else ""
-        return RunState.STALLED, f"{draining}nothing for {waited:.0f} s, {view.open_requests} requests open"
+        return RunState.STALLED, f"{draining}nothing for {waited:.0f} s, {counted(view.open_requests, 'request')} open"
     waited = extraction_stalled_for_s(view)
     if waited is not None and not sum(heartbeat.in_flight.values()):
-        return RunState.STALLED, f"no hidden states stored for {waited:.0f} s, {view.open_requests} passes open"
+        return (
+            RunState.STALLED,
+            f"no hidden states stored for {waited:.0f} s, {counted(view.open_requests, 'pass', 'passes')} open",
+        )
     in_hand = view.open_requests + heartbeat.taking
     if heartbeat.state == "paused":
         return RunState.PAUSED, heartbeat.reason
@@ -61,7 +65,7 @@ def _without_daemon(view: View) -> tuple[RunState, str | None]:
         return RunState.FINISHED, None
     if view.liveness.alive is None:
         return RunState.STOPPED, "cannot tell whether a daemon runs: daemon.lock may not be read"
-    return RunState.STOPPED, "no daemon is running, and work is left"
+    return RunState.STOPPED, f"no daemon is running, and work is left; go on with: eagle3 start {view.fold.run.path}"
 
 
 def _started_at(view: View) -> float | None:

@@ -139,6 +139,10 @@ class DatasetStatus(msgspec.Struct, kw_only=True):
     finish_reasons: dict[str, int] = {}
     hidden: HiddenStatus | None = None
     """None where the run does not extract and nothing is stored."""
+    progress_pct: float | None = None
+    """Share of the work that is done, answers and hidden states; None where nobody knows how much there is."""
+    given_up_pct: float | None = None
+    """Share of it that will never be: given up, refused, left out, or short of a target for want of prompts."""
 
     @property
     def to_answer(self) -> int | None:
@@ -202,7 +206,12 @@ class RunStatus(msgspec.Struct, kw_only=True):
     store_trouble: str | None = None
     """Why nothing can be stored now."""
     disk_full_in_s: float | None = None
-    """Until the run's disk is full, at the rate of the last ten minutes; None when unknown or nothing is stored."""
+    """Until the disk of the run or of the store is full, whichever is first, each at the rate at which what lies on it
+    grew in the last ten minutes; None when unknown, or when nothing grows."""
+    disk_full_path: str | None = None
+    """A folder on that disk."""
+    stall_after_s: float | None = None
+    """For how long open requests may go without an answer: ``[alerts] stall_after_s``; None without a run.toml."""
 
 
 def exit_code(status: RunStatus) -> ExitCode:

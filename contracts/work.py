@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from contracts.eta import Storing, Work, answers_to_come
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.run import RunFold
@@ -33,29 +35,61 @@ def dataset_work(fold: RunFold, dataset: DatasetFold) -> Work:
     )
 
 
+@dataclass(frozen=True)
+class _Sums:
+    """Over all data sets: one of which nothing is stored or answered yet is taken for one like the others."""
+
+    known: int
+    answered_tokens: int
+    stored: int
+    stored_tokens: int
+    stored_bytes: int
+
+
+def dataset_storings(fold: RunFold) -> dict[str, Storing]:
+    """Return what is known of the hidden states of every data set, by name."""
+    sums = _sums(fold)
+    return {name: _storing(fold, dataset, sums) for name, dataset in fold.datasets.items()}
+
+
 def dataset_storing(fold: RunFold, dataset: DatasetFold) -> Storing:
     """Return what is known of the hidden states of a data set.
 
     How many there are to store is unknown where a run that makes no answers has found none: nobody asks for a store
     of nothing, they are to be put there yet.
     """
+    return _storing(fold, dataset, _sums(fold))
+
+
+def _sums(fold: RunFold) -> _Sums:
+    known = answered = stored = tokens = size = 0
+    for dataset in fold.datasets.values():
+        responses, hidden = dataset.responses, dataset.hidden
+        known += responses.known
+        answered += responses.completion_tokens
+        stored += len(hidden.stored)
+        tokens += hidden.tokens
+        size += hidden.stored_bytes
+    return _Sums(known, answered, stored, tokens, size)
+
+
+def _storing(fold: RunFold, dataset: DatasetFold, sums: _Sums) -> Storing:
     to_store = dataset.to_store
     if to_store is not None:
         to_store = max(to_store - max(_strangers(fold, dataset) - dataset.responses.nameless, 0), 0)
     if to_store == 0 and not generates(fold) and dataset.prompts_to_answer:
         to_store = None
-    # A data set of which nothing is stored or answered yet is taken for one like the others.
-    alike = [dataset] if dataset.stored else list(fold.datasets.values())
-    stored = sum(each.stored for each in alike)
-    known = sum(each.responses.known for each in fold.datasets.values())
-    answered = sum(each.responses.completion_tokens for each in fold.datasets.values())
+    stored, tokens, size = sums.stored, sums.stored_tokens, sums.stored_bytes
+    if dataset.stored:
+        stored, tokens, size = dataset.stored, dataset.hidden.tokens, dataset.hidden.stored_bytes
+    mean = sums.answered_tokens / sums.known if sums.known else None
     return Storing(
         to_store=to_store,
         # As for answers: what is stored of prompts that are no longer there settles none of those that are.
         settled=max(dataset.extract_settled - fold.events.stored_strangers.get(dataset.name, 0), 0),
-        to_come=answers_to_come(dataset_work(fold, dataset), answered / known if known else None),
-        sample_tokens=sum(each.hidden.tokens for each in alike) / stored if stored else None,
-        sample_bytes=sum(each.hidden.stored_bytes for each in alike) / stored if stored else None,
+        to_come=answers_to_come(dataset_work(fold, dataset), mean),
+        sample_tokens=tokens / stored if stored else None,
+        sample_bytes=size / stored if stored else None,
     )
 
 

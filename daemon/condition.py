@@ -79,7 +79,8 @@ class Condition:
         if self.draining:
             return False
         self.draining = True
-        self._events.emit(Severity.INFO, "run.draining", f"draining: {in_flight} requests are open")
+        held = "" if self.disk_trouble is None else f"; it ends when this works again: {self.disk_trouble}"
+        self._events.emit(Severity.INFO, "run.draining", f"draining: {in_flight} requests are open{held}")
         return True
 
     def doubt_disk(self, said: str) -> None:

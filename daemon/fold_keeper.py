@@ -10,6 +10,7 @@ from typing import Final
 from contracts.fold.run import RunFold
 from contracts.records import Severity
 from daemon.events import EventLog
+from daemon.threads import in_thread
 
 POLL_S: Final = 0.1
 """How often the files are looked at."""
@@ -48,6 +49,7 @@ class FoldKeeper:
         self._events = events
         self._on_change = on_change
         self._trouble: str | None = None
+        self._saving: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Keep it until cancelled."""
@@ -56,8 +58,10 @@ class FoldKeeper:
             await asyncio.sleep(POLL_S)
             if await self.poll():
                 self._on_change()
-            if time.monotonic() - saved >= CHECKPOINT_EVERY_S:
-                self.save()
+            if self._saving is not None and self._saving.done():
+                self._saving = self._saving.result()  # should it have broken, so does this
+            if self._saving is None and time.monotonic() - saved >= CHECKPOINT_EVERY_S:
+                self._saving = asyncio.create_task(self._save())
                 saved = time.monotonic()
 
     async def poll(self) -> bool:
@@ -78,10 +82,17 @@ class FoldKeeper:
         self._fold.notes.clear()
         return changed
 
-    def save(self) -> None:
+    async def save(self) -> None:
         """Write the checkpoint; one that cannot be written costs time at the next start, nothing else."""
+        if self._saving is not None:  # two at a time would write into one file
+            await self._saving
+        await self._save()
+
+    async def _save(self) -> None:
+        where, snapshot = self._fold.run.checkpoint, self._fold.snapshot()
+        for _ in snapshot.take():
+            await asyncio.sleep(0)
         try:
-            self._fold.save_checkpoint()
+            await in_thread(lambda: snapshot.write(where), "checkpoint")
         except OSError as error:
-            where = self._fold.run.checkpoint
             self._events.emit(Severity.WARNING, "daemon.note", f"{where}: cannot be written: {error.strerror or error}")

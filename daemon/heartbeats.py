@@ -42,6 +42,8 @@ def heartbeat(
 
 def _reason(condition: Condition, scheduler: Scheduler, pool: ServerPool) -> str | None:
     """Say why nothing is sent, where that is so."""
+    if condition.draining and condition.disk_trouble is not None:
+        return f"{condition.disk_trouble}; the drain ends when that works, eagle3 stop ends now"
     held = condition.disk_trouble or condition.paused
     if held is not None:
         return held

@@ -14,6 +14,7 @@ from contracts.fold.run import RunFold
 from contracts.liveness import look
 from contracts.run_config import ConfigError, Dataset, RunConfig, load_run_config
 from contracts.run_dir import RunDir
+from contracts.wording import counted, human_bytes
 from daemon.extract.checking import CheckedExtraction
 from daemon.extract.room import PromptTotals, totals_of
 from daemon.fingerprint import fingerprint_difference
@@ -24,12 +25,14 @@ from daemon.prompts.refusals import PromptError
 from daemon.prompts.response_import import check_responses
 from daemon.prompts.tokenizer import Tokenizer
 from daemon.request_ids import RequestIds
+from daemon.servers.differing import differences
 from daemon.servers.info import proxy_note
 from daemon.servers.pool import ServerPool, ServerSlot
-from daemon.servers.probe import DOWN, UNREADY, Probe
+from daemon.servers.probe import DOWN, STARTING, UNREADY, Probe
 from daemon.servers.probe import OK as USABLE
 from daemon.telemetry.gpu import GpuCollector
 from daemon.threads import in_thread
+from daemon.to_capture import to_capture
 from daemon.wishes import overrides
 
 OK: Final = "ok"
@@ -74,8 +77,7 @@ async def check_run(path: Path) -> Findings:
     rids = RequestIds(run.path, f"{time.time_ns() // 1_000_000:x}")
     extraction = CheckedExtraction(run, config, fold) if config.extracts else None
     probes = await _servers(config, found, rids, extraction)
-    totals: dict[str, PromptTotals] = {} if extraction is None else extraction.totals
-    found += await in_thread(lambda: _prompts(run, config, probes, totals))
+    found += await in_thread(lambda: _prompts(run, config, probes, fold, extraction))
     fold.poll()  # what was imported just now
     found += _machine(run, config, fold)
     if extraction is not None:
@@ -112,7 +114,8 @@ async def _servers(
         found.append(Finding(level=ERROR, what=str(error)))
         return []
     probes = await asyncio.gather(*(_probe(pool, slot) for slot in pool.slots))
-    for probe in probes:
+    for number, probe in enumerate(probes):
+        probe.notes += differences(probe, [other for other in probes[:number] if other.state == USABLE])
         found += _of_probe(probe)
     return [probe for probe in probes if probe.state == USABLE]
 
@@ -139,7 +142,7 @@ def _of_probe(probe: Probe) -> list[Finding]:
                 advice="Start it, or correct [[servers]]. A started daemon waits for it.",
             )
         ]
-    if probe.state == UNREADY:
+    if probe.state in (STARTING, UNREADY):
         return [
             Finding(
                 level=ERROR,
@@ -168,7 +171,9 @@ def _of_probe(probe: Probe) -> list[Finding]:
     return found
 
 
-def _prompts(run: RunDir, config: RunConfig, probes: list[Probe], totals: dict[str, PromptTotals]) -> list[Finding]:
+def _prompts(
+    run: RunDir, config: RunConfig, probes: list[Probe], fold: RunFold, extraction: CheckedExtraction | None
+) -> list[Finding]:
     limits, found = limits_of(config, probes), list[Finding]()
     if limits.vocab_size is None:
         found.append(
@@ -185,7 +190,7 @@ def _prompts(run: RunDir, config: RunConfig, probes: list[Probe], totals: dict[s
     # A living daemon has imported what it works on, or is doing so.
     importing = look(run).alive is not True
     for dataset in config.datasets:
-        found.append(_dataset(run, config, dataset, tokenizer, probes, importing, totals))
+        found += _dataset(run, config, dataset, tokenizer, probes, fold, extraction, importing=importing)
     return found
 
 
@@ -195,25 +200,51 @@ def _dataset(
     dataset: Dataset,
     tokenizer: Tokenizer | None,
     probes: list[Probe],
+    fold: RunFold,
+    extraction: CheckedExtraction | None,
+    *,
     importing: bool,
-    totals: dict[str, PromptTotals],
-) -> Finding:
+) -> list[Finding]:
     try:
         imported = import_dataset(run, dataset, tokenizer) if importing else None
         if dataset.responses is not None:
             check_responses(run.path / dataset.responses, run.dataset(dataset.name))
         with PromptIndex.build(run.dataset(dataset.name).prompts, limits_of(config, probes)) as index:
             refusals = [*(imported.refusals if imported else []), *index.refusals]
-            totals[dataset.name] = totals_of(index)
-            usable, generated = len(index.entries), sum(not entry.pretokenized for entry in index.entries)
+            total, usable = totals_of(index), len(index.entries)
+        wanted = f"{total.to_answer:,} of them to be answered"
+        if extraction is not None:
+            extraction.totals[dataset.name] = total
+            if not config.generates:
+                wanted = _to_capture(run, dataset, fold, extraction, total, usable - total.to_answer)
     except PromptError as error:
-        return Finding(level=ERROR, what=f"{dataset.name}: {error}")
-    what = f"{dataset.name}: {usable} prompts usable, {generated} of them to be answered, {len(refusals)} refused"
-    if not usable:
-        return Finding(level=ERROR, what=what, advice=f"The first: line {refusals[0].line}: {refusals[0].why}")
-    if refusals:
-        return Finding(level=WARNING, what=what, advice=f"The first: line {refusals[0].line}: {refusals[0].why}")
-    return Finding(level=OK, what=what)
+        return [Finding(level=ERROR, what=f"{dataset.name}: {error}")]
+    what = f"{dataset.name}: {counted(usable, 'prompt')} usable, {wanted}, {len(refusals):,} refused"
+    advice = f"The first: line {refusals[0].line}: {refusals[0].why}" if refusals else None
+    found = [Finding(level=(WARNING if refusals else OK) if usable else ERROR, what=what, advice=advice)]
+    if dataset.target_tokens is not None and usable and not total.to_answer:
+        what = f"{dataset.name}: target_tokens = {dataset.target_tokens:,}, but every prompt brings its own answer"
+        advice = "Nothing is generated there to count: take target_tokens out of its [[datasets]] entry."
+        found.append(Finding(level=ERROR, what=f"{what} (loss_mask)", advice=advice))
+    return found
+
+
+def _to_capture(
+    run: RunDir, dataset: Dataset, fold: RunFold, extraction: CheckedExtraction, total: PromptTotals, pretokenized: int
+) -> str:
+    """Say what of a data set is to be captured and how much that is; note what no fold knows yet.
+
+    Raises:
+        PromptError: The file of responses cannot be read.
+    """
+    try:
+        found = to_capture(run, dataset, fold.datasets[dataset.name], total, pretokenized)
+    except OSError as error:
+        raise PromptError(f"{error.filename or dataset.responses}: {error.strerror or error}") from error
+    extraction.coming[dataset.name] = found.coming_samples, found.coming_tokens
+    row_bytes = extraction.row_bytes
+    size = "" if row_bytes is None else f", about {human_bytes(found.tokens * row_bytes)}"
+    return f"{found.samples:,} of them to be captured ({counted(found.tokens, 'token')}{size})"
 
 
 def _most_tokens(fold: RunFold, config: RunConfig, name: str) -> int:
@@ -225,9 +256,12 @@ def _most_tokens(fold: RunFold, config: RunConfig, name: str) -> int:
 
 def _machine(run: RunDir, config: RunConfig, fold: RunFold) -> list[Finding]:
     found: list[Finding] = []
-    needed = sum(_most_tokens(fold, config, dataset.name) for dataset in config.datasets) * BYTES_PER_TOKEN
+    datasets = config.datasets if config.generates else []
+    needed = sum(_most_tokens(fold, config, dataset.name) for dataset in datasets) * BYTES_PER_TOKEN
     free = shutil.disk_usage(run.path).free
-    what = f"{free / 1e9:,.1f} GB free on the run's disk; the responses need {needed / 1e9:,.2f} GB at most"
+    what = f"{human_bytes(free)} free on the run's disk"
+    if config.generates:
+        what += f"; the responses need {human_bytes(needed)} at most"
     short = free < needed + config.alerts.disk_free_min_gb * 1e9
     advice = "Make room: a full disk pauses the run." if short else None
     found.append(Finding(level=WARNING if short else OK, what=what, advice=advice))
@@ -238,6 +272,6 @@ def _machine(run: RunDir, config: RunConfig, fold: RunFold) -> list[Finding]:
         found.append(Finding(level=WARNING, what=lowered))
     if config.telemetry.gpus:
         sample = GpuCollector().sample(0.0)
-        seen = f"{len(sample.gpus)} GPUs" if sample.gpus else f"no GPU readings: {sample.reason or sample.state}"
+        seen = counted(len(sample.gpus), "GPU") if sample.gpus else f"no GPU readings: {sample.reason or sample.state}"
         found.append(Finding(level=OK if sample.gpus else WARNING, what=seen))
     return found

@@ -18,6 +18,7 @@ from daemon.single import SingleInstance
 from daemon.wishes import (
     Requeued,
     has_failed,
+    nothing_to_retry,
     requeued,
     retry_refusal,
     set_data,
@@ -62,15 +63,20 @@ def _set(fold: RunFold, command: Set) -> Reply:
 
 
 def _retry(fold: RunFold, command: Retry) -> Reply:
-    at, total = Clock().now(), Requeued()
+    at, matching = Clock().now(), dict[str, Requeued]()
     # Prompts that cannot be used are checked anew at each start; samples left out of the store, when asked for.
     stage = Stage.EXTRACT if command.error is FailureClass.INVALID_INPUT else None
     extracted = {name for name, dataset in fold.datasets.items() if dataset.failures.extract}
     record = Requeue(at=at, error=command.error, sample_id=command.sample_id, stage=stage)
     for name, dataset in fold.datasets.items():
         if command.dataset in (None, name) and (stage is None or name in extracted):
-            total += requeued(dataset, record)
-            _append(dataset.folder.failures, record)
+            matching[name] = requeued(dataset, record)
+    total = sum(matching.values(), Requeued())
+    if not total:
+        return Reply(ok=True, message=nothing_to_retry(command), result={"samples": 0})
+    for name, found in matching.items():
+        if found:
+            _append(fold.datasets[name].folder.failures, record)
     event = Event(at=at, severity=Severity.INFO, kind="control.retry", message=str(total), dataset=command.dataset)
     _append(fold.run.events, event)
     return Reply(ok=True, message=f"{total}: {LATER}", result={"samples": total.samples})

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from daemon.run_tag import run_tag
 
 CAPTURED: Final = "e3."
 PLAIN: Final = "e3g."
@@ -27,11 +28,6 @@ class ParsedRid:
     """Of `sample_hash`, or ``probe``."""
     session: str
     number: str
-
-
-def run_tag(run: Path) -> str:
-    """Return eight digits for a run directory, the same as long as it is not moved."""
-    return hashlib.blake2b(os.fsencode(run.resolve()), digest_size=4).hexdigest()
 
 
 def sample_hash(dataset: str, key: bytes) -> str:

@@ -26,7 +26,7 @@ class Requeueing:
         self._early: list[tuple[Requeue, str | None]] = []
 
     def requeue(self, record: Requeue, dataset: str | None, queues: list[WorkQueue[Any]]) -> Requeued:
-        """Record the wish and carry it out; return what that comes to.
+        """Carry the wish out and record it where it comes to anything; return what that is.
 
         Refused lines are no matter of trying again: they are checked anew at each start.
 
@@ -40,13 +40,15 @@ class Requeueing:
         total = Requeued()
         for name, fold in self._fold.datasets.items():
             if dataset in (None, name):
-                self._writer.append(fold.folder.failures, encode_line(record))
-                those = [queue for queue in queues if queue.name == name]
-                for queue in those:
-                    total += _requeue(queue, record)
-                if not those:
-                    total += requeued(fold, record)
-        if not queues:
+                told = requeued(fold, record)
+                done = sum((_requeue(queue, record) for queue in queues if queue.name == name), Requeued())
+                # A queue that is still reading its files does not hold all that they say.
+                found = done or told
+                if found:
+                    # Before anything else is sent: later failures must stand behind this line.
+                    self._writer.append(fold.folder.failures, encode_line(record))
+                total += found
+        if not queues and total:
             self._early.append((record, dataset))
         return total
 

@@ -14,7 +14,7 @@ from daemon.fingerprint import Fingerprint, check_model
 from daemon.preparation import limits_of
 from daemon.prompts.index import PromptIndex, PromptLimits
 from daemon.servers.pool import ServerSlot
-from daemon.servers.probe import OK, UNREADY, Probe
+from daemon.servers.probe import OK, STARTING, UNREADY, Probe
 
 _RESTART: Final = "end the daemon and start it again, then the prompts are checked for this server too"
 
@@ -97,7 +97,7 @@ class ServerRules:
             for note in slot.probe.notes:
                 self._events.emit(Severity.WARNING, "server.note", note, data=data)
             return
-        waiting = slot.state == UNREADY and before != OK
+        waiting = slot.state in (STARTING, UNREADY) and before != OK
         severity = Severity.INFO if waiting else Severity.CRITICAL
         words = "is not ready" if slot.state == UNREADY else f"is {slot.state}"
         self._events.emit(severity, f"server.{slot.state}", f"{slot.url} {words}: {slot.reason}", data=data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 from collections.abc import Callable, Coroutine
@@ -20,25 +19,22 @@ from contracts.report import build_status
 from contracts.run_config import RunConfig
 from contracts.run_dir import RunDir
 from contracts.sample_id import SampleId
-from contracts.status import DONE_STAGES, RunState, RunStatus
+from contracts.status import RunState, RunStatus
 from contracts.version import version
 from daemon.alert_watch import AlertWatch
-from daemon.condition import JOURNALS, WAITING, Condition
+from daemon.condition import JOURNALS, Condition
+from daemon.course import Course, nothing_left
 from daemon.events import EventLog
 from daemon.extract.extraction import Extraction
-from daemon.extract.queue import ExtractQueue
 from daemon.fingerprint import Fingerprint
 from daemon.fold_keeper import FoldKeeper
-from daemon.generate.queue import DatasetQueue
 from daemon.generate.scheduler import Scheduler
-from daemon.generate.work_queue import WorkQueue
 from daemon.heartbeats import heartbeat
 from daemon.open_files import ConnectionLimit, reserved
-from daemon.preparation import Preparation, limits_of
-from daemon.prompts.index import PromptIndex, PromptLimits
 from daemon.request_ids import RequestIds
 from daemon.requeueing import Requeueing
-from daemon.server_rules import ServerRules, needs_of
+from daemon.run_tag import keep_tag
+from daemon.server_rules import ServerRules
 from daemon.servers.info import proxy_note
 from daemon.servers.pool import ServerPool, ServerSlot
 from daemon.servers.probe import Probe
@@ -77,18 +73,15 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self.lost = 0
         """Records that could not be written at the end."""
-        self._settled = False
-        """Whether it is known if anything is left to do."""
-        self.unusable: list[str] = []
-        """Why data sets cannot be used, in sentences."""
         self._stopping = asyncio.Event()
-        self._indexes: dict[str, PromptIndex] = {}
         self.writer = Writer(self._written, self._writing_trouble, on_doubt=self._writing_doubt)
         self.events = EventLog(lambda line: self.writer.append(run.events, line), self.clock, list(fold.events.last))
         self.condition = Condition(self.events)
         self._alerts = AlertWatch(self.events, self.clock)
         self._requeueing = Requeueing(fold, self.writer)
         self._rules = ServerRules(config, fingerprint, run.fingerprint, self.events)
+        if config.extracts:
+            keep_tag(run.path)
         self._rids = RequestIds(run.path, f"{int(self.clock.now() * 1000):x}")
         self.pool = ServerPool(config, self._server_changed, self._new_probe, self._objection)
         self._waiting = Waiting(self.writer, self.pool, self.condition)
@@ -121,9 +114,32 @@ class Session:
             self.condition,
         )
         self._keeper = FoldKeeper(fold, self.events, self.scheduler.refresh)
+        self._course = Course(
+            run,
+            config,
+            fold,
+            self.clock,
+            self.writer,
+            self.events,
+            self.condition,
+            self.pool,
+            self._rules,
+            self._rids,
+            self._waiting,
+            self._keeper,
+            self._requeueing,
+            self.scheduler,
+            self.extraction,
+            self.status,
+        )
         self._telemetry = make_telemetry(run, config, self.pool, self.heartbeat, self.clock)
         proxies = proxy_note([slot.url for slot in self.pool.slots])
         self._notes += [] if proxies is None else [proxies]
+
+    @property
+    def unusable(self) -> list[str]:
+        """Why data sets cannot be used, in sentences."""
+        return self._course.unusable
 
     async def run(self) -> bool:
         """Work until everything is done, or until told to end.
@@ -154,7 +170,7 @@ class Session:
         helpers = [keeping, self._helper(self._telemetry.run()), self._helper(self._watch_alerts())]
         if self.extraction is not None:
             helpers.append(self._helper(self.extraction.captures.watch()))
-        work = asyncio.create_task(self._work())
+        work = asyncio.create_task(self._course.run())
         stopping = asyncio.create_task(self._until_stopped())
         try:
             # Without the fold nobody would notice that a target is reached: its end is the end, telemetry's is not.
@@ -185,71 +201,6 @@ class Session:
     async def _until_stopped(self) -> None:
         await self._stopping.wait()
 
-    async def _work(self) -> None:
-        self.condition.activity = "importing prompts"
-        preparation = Preparation(self.run_dir, self.config, self.fold, self.events, self.clock, self.writer)
-        self.unusable = preparation.failed
-        await preparation.import_prompts()
-        if await self._is_nothing_left():
-            # So say the counts; the names decide: prompts that were exchanged for others are not answered.
-            await preparation.compare_responses()
-            await self._waiting.until_written()
-            await self._keeper.poll()
-            if await self._is_nothing_left():
-                self._settled = True
-                return
-        self._settled = True
-        self.condition.activity = WAITING
-        await self._waiting.until_servers()
-        if self.condition.draining:
-            return
-        self.condition.activity = "checking the prompts"
-        limits = limits_of(self.config, self.pool.probes)
-        self._indexes = await preparation.read_prompts(limits)
-        await self._waiting.until_written()
-        await self._keeper.poll()  # what was found missing when the stores were opened is to be made again
-        queues = await self._make_queues(limits)
-        self._requeueing.apply_early(queues)
-        self._rules.needs = needs_of(self._indexes.values() if self.config.generates else [], limits)
-        self.scheduler.queues += queues
-        await self._waiting.until_written()  # what is refused is on the disk before anything is sent
-        # Prompts by the hundred thousand live as long as we do: the collector need not look at them every few seconds.
-        gc.freeze()
-        gc.set_threshold(20_000, 20, 50)
-        if self.extraction is not None and (why := self.extraction.no_room(self._indexes)) is not None:
-            self.condition.pause(why)
-        self.condition.activity = None
-        while not self.scheduler.is_over:
-            await self.scheduler.run()
-            # A target that was raised a moment ago is in its file by now, and may not have been read.
-            await self._keeper.poll()
-            self.scheduler.refresh()
-        # A drain that let the last samples finish ends the work too.
-        if self.extraction is not None and _nothing_left(self.status()):
-            self.condition.activity = "completing the stores"
-            await self.extraction.complete()
-            self.condition.activity = None
-
-    async def _is_nothing_left(self) -> bool:
-        """Whether neither samples nor what belongs beside those that are stored is left to be made."""
-        done = _nothing_left(self.status())
-        if not done or self.extraction is None:
-            return done
-        return await in_thread(self.extraction.is_complete, "store-look")
-
-    async def _make_queues(self, limits: PromptLimits) -> list[WorkQueue[Any]]:
-        """Return a queue for each data set and stage."""
-        queues: list[WorkQueue[Any]] = []
-        followings: dict[str, ExtractQueue] = {}
-        if self.extraction is not None:
-            followings = await self.extraction.make_queues(self._indexes, limits)
-            queues += followings.values()
-        if self.config.generates:
-            for name, index in self._indexes.items():
-                dataset, following = self.fold.datasets[name], followings.get(name)
-                queues.append(DatasetQueue(self.fold, dataset, index, self.writer, self._rids, following))
-        return queues
-
     def _open_journals(self) -> None:
         paths = [self.run_dir.events]
         for dataset in self.fold.datasets.values():
@@ -274,7 +225,7 @@ class Session:
         await asyncio.gather(*tasks, return_exceptions=True)
         given_up = await self.scheduler.stop()
         if self.extraction is not None:
-            await self.extraction.stop()
+            await self.extraction.stop(finished=nothing_left(self.status()))
         await self.pool.close()
         said = f"daemon ended; {given_up} open requests given up" if given_up else "daemon ended"
         if self._is_all_done():
@@ -282,12 +233,12 @@ class Session:
         self.events.emit(Severity.INFO, STOPPED, said)
         self.lost = await in_thread(lambda: self.writer.close(CLOSE_WRITER_S), "journal-close")
         self.events.close()
-        for index in self._indexes.values():
+        for index in self._course.indexes.values():
             index.close()
         await in_thread(lambda: self._telemetry.wait(1.0), "telemetry-wait")
         await self._keeper.poll()
         if not self.lost:
-            self._keeper.save()
+            await self._keeper.save()
 
     def _is_all_done(self) -> bool:
         """Whether the end is that of the work, not one that was asked for or forced."""
@@ -307,10 +258,10 @@ class Session:
     @property
     def word(self) -> str:
         """The run's state; ``starting`` until it is known whether anything is left to do."""
-        if not self._settled:
+        if not self._course.settled:
             return "starting"
         status = self.status()
-        return RunState.FINISHED if _nothing_left(status) else status.state
+        return RunState.FINISHED if nothing_left(status) else status.state
 
     def heartbeat(self) -> Heartbeat:
         """Return what only this process knows."""
@@ -389,8 +340,3 @@ class Session:
         self._rules.changed(slot, before)
         self._waiting.wake()
         self.scheduler.wake()
-
-
-def _nothing_left(status: RunStatus) -> bool:
-    """Whether the files alone show that all is done: no server is needed to say so."""
-    return all(dataset.stage in DONE_STAGES and dataset.prompts for dataset in status.datasets)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from contracts.clock import Clock
+from contracts.disks import DUMPS, RUN, SHM, STORE
 from contracts.records import Heartbeat
 from contracts.run_config import RunConfig
 from contracts.run_dir import RunDir
@@ -35,10 +37,17 @@ def make_telemetry(
     }
     return Telemetry(
         gpu=GpuCollector() if settings.gpus else None,
-        host=HostCollector(run.path),
-        server=ServerCollector([slot.control for slot in pool.slots], pool.outstanding, pool.refusal),
+        host=HostCollector(_folders(run, config)),
+        server=ServerCollector([slot.control for slot in pool.slots], pool.standing),
         heartbeat=heartbeat,
         appenders=appenders,
         clock=clock,
         interval_s=settings.interval_s,
     )
+
+
+def _folders(run: RunDir, config: RunConfig) -> dict[str, Path]:
+    """Return what of a run may fill which disk."""
+    if not config.extracts:
+        return {RUN: run.path, SHM: Path("/dev/shm")}
+    return {RUN: run.path, STORE: run.stores, DUMPS: Path(config.extract.dump_dir)}

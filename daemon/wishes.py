@@ -11,8 +11,10 @@ import msgspec
 from contracts.commands import DEFAULT, Retry, Set
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.run import RunFold
-from contracts.records import HALTING, Requeue, Stage
+from contracts.records import HALTING, FailureClass, Requeue, Stage
 from contracts.sample_id import SampleId, sample_key
+from contracts.wording import counted
+from contracts.work import generates
 
 
 class Requeued(msgspec.Struct):
@@ -26,13 +28,17 @@ class Requeued(msgspec.Struct):
     def __add__(self, other: Requeued) -> Requeued:
         return Requeued(self.samples + other.samples, {**self.going_on, **other.going_on})
 
+    def __bool__(self) -> bool:
+        """Whether it comes to anything."""
+        return bool(self.samples or self.going_on)
+
     def __str__(self) -> str:
         said = [f"{name} goes on" + _waiting(waiting) for name, waiting in self.going_on.items()]
-        return "; ".join([*said, f"{self.samples} samples are sent again"])
+        return "; ".join([*said, f"{counted(self.samples, 'sample is', 'samples are')} sent again"])
 
 
 def _waiting(samples: int | None) -> str:
-    return "" if samples is None else f", {samples} samples were waiting"
+    return "" if samples is None else f", {counted(samples, 'sample was', 'samples were')} waiting"
 
 
 def set_refusal(fold: RunFold, command: Set) -> str | None:
@@ -43,7 +49,17 @@ def set_refusal(fold: RunFold, command: Set) -> str | None:
     if unknown:
         named = ", ".join(map(repr, unknown))
         return f"no data set {named} in this run; there are: {', '.join(fold.datasets)}"
-    return None
+    wanted = [name for name, target in command.targets.items() if target != DEFAULT]
+    if wanted and not generates(fold):
+        return "this run makes no answers ([run] stages has no generate): there is no token target to set"
+    return next((f"{said}; no target was set" for name in wanted if (said := no_target(fold.datasets[name]))), None)
+
+
+def no_target(dataset: DatasetFold) -> str | None:
+    """Return why a data set can have no token target, or None."""
+    if not dataset.pretokenized:
+        return None
+    return f"{dataset.name}: every prompt brings its own answer (loss_mask), so nothing is generated there to count"
 
 
 def set_message(fold: RunFold, command: Set) -> str:
@@ -112,6 +128,18 @@ def retry_refusal(fold: RunFold, command: Retry, knows: Callable[[str | None, Sa
         where = "this run" if command.dataset is None else command.dataset
         return f"no sample {command.sample_id!r} of {where} has failed and is without an answer: nothing to retry"
     return None
+
+
+def nothing_to_retry(command: Retry) -> str:
+    """Return what a `Retry` is answered that comes to nothing; nothing is recorded then."""
+    if command.error is FailureClass.INVALID_INPUT:
+        return (
+            "nothing to retry: refused prompts are checked anew at each start; samples left out of the store are tried "
+            "again when that is asked for while no daemon runs"
+        )
+    where = "" if command.dataset is None else f" of {command.dataset}"
+    how = "" if command.error is None else f" after {command.error}"
+    return f"nothing to retry: no sample{where} is given up{how}; what failed otherwise is tried again by itself"
 
 
 def has_failed(fold: RunFold, dataset: str | None, sample: SampleId) -> bool:

@@ -55,6 +55,7 @@ from eagle3_tui.text import visible
 from eagle3_tui.widgets.look import look_for
 from eagle3_tui.widgets.painting import cells_only
 from eagle3_tui.widgets.plot import HistoryPlot
+from eagle3_tui.widgets.scrubber import Scrubber
 
 TICK_S: Final = 0.5
 """The folder is read, and the screen compared with what it says, at most this often, however much happens."""
@@ -74,7 +75,7 @@ class Eagle3App(App[int], inherit_bindings=False):
         capabilities: What the terminal can show.
         read_only: Refuse keys that change the run.
         farewell: The daemon goes on after leaving, and the screen says so.
-        history: Draw what was on the main screen, where there is room.
+        history: Draw what was on the main screen, where there is room, and how busy each GPU was.
         recording: Opens the run's recording; called in a background thread. None: it cannot be replayed.
         replay_speed: Begin with a replay, so fast; None: with the present.
         clock: For the age of what is shown.
@@ -86,6 +87,7 @@ class Eagle3App(App[int], inherit_bindings=False):
     """Textual's own key would open it with Textual's own commands."""
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings(APP_KEYS),
+        Binding("ctrl+c,ctrl+q", "leave", show=False, priority=True),
         *(
             Binding(",".join(key.keys), key.action.removeprefix("app."), key.help, show=False, priority=True)
             for key in REPLAY_KEYS
@@ -121,9 +123,12 @@ class Eagle3App(App[int], inherit_bindings=False):
         self._watcher = Watcher(lambda: self.feed.folders)
         self.read_only = read_only
         plot = HistoryPlot(self.look, self.feed.ask, id="history") if history else None
-        self._run_screen = MainScreen(self.look, read_only=read_only, farewell=farewell, history=plot)
+        ask = self.feed.ask if history else None
+        self._run_screen = MainScreen(self.look, read_only=read_only, farewell=farewell, history=plot, ask=ask)
         self._said_on: Page = self._run_screen
         self._silence: Timer | None = None
+        self._settled = False
+        """The first reading was shown."""
 
     def on_load(self) -> None:
         """Heed signals before anything of the terminal is changed."""
@@ -149,8 +154,12 @@ class Eagle3App(App[int], inherit_bindings=False):
         loop = asyncio.get_running_loop()
         while True:
             begun = loop.time()
-            await self.feed.read()
+            self._watcher.found(await self.feed.read())
             self._show()
+            if not self._settled and not self.is_headless:
+                self._settled = True
+                # What is there by now stays to the end: looking through all of it again and again finds nothing.
+                gc.freeze()
             await self._watcher.wait()
             await asyncio.sleep(max(begun + TICK_S - loop.time(), 0.0))
 
@@ -197,6 +206,10 @@ class Eagle3App(App[int], inherit_bindings=False):
     def on_run_screen_opened(self, event: RunScreen.Opened) -> None:
         """Go to the data set under the cursor, or to the cause of the alert."""
         self.push_screen(screen_for(event.target, self.look, self.feed, self._ask))
+
+    def on_scrubber_jumped(self, event: Scrubber.Jumped) -> None:
+        """Go to the moment of the past that was clicked."""
+        self.replaying.jump(event.at)
 
     def action_leave(self) -> None:
         """Leave the screen; the daemon goes on."""
@@ -369,7 +382,7 @@ def run_app(
         print(f"eagle3 tui: {why_not} {visible(path)}", file=sys.stderr)
         return ExitCode.USAGE
     app = Eagle3App(
-        Monitor(path),
+        Monitor(path, often=True),
         sender_for(path),
         capabilities=with_theme(detect(), theme),
         read_only=read_only,

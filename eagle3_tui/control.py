@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from contracts.commands import DEFAULT, Command, Drain, Pause, Reply, Resume, Retry, Set, Stop
 from contracts.control_client import ControlError
 from contracts.records import FailureClass, Severity
-from contracts.status import DatasetStage, RunState
+from contracts.status import RunState
 from eagle3_tui.dialogs.confirm import Confirm
 from eagle3_tui.dialogs.consequences import consequences
 from eagle3_tui.dialogs.fields import Field
@@ -18,6 +18,7 @@ from eagle3_tui.dialogs.form import FormDialog, Preview
 from eagle3_tui.dialogs.numbers import natural_from
 from eagle3_tui.dialogs.retryable import Retryable, retryable
 from eagle3_tui.feed.background import in_background
+from eagle3_tui.store_text import is_pretokenized, only_extracts
 
 if TYPE_CHECKING:
     from eagle3_tui.app import Eagle3App
@@ -98,7 +99,17 @@ class Control:
 
     def target_dialog(self, dataset: str | None) -> None:
         """Ask for a token target, beginning with a data set."""
+        if self.refused():
+            return
         names = self._generated()
+        if not names:
+            self._app.say("nothing is generated in this run: there is no token target to set", Severity.WARNING)
+            return
+        if dataset is not None and dataset not in names:
+            self._app.say(
+                f"{dataset}: its prompts bring their own answers, so nothing is generated there: it can have no target",
+                Severity.WARNING,
+            )
         fields = [
             Field("tokens", hint=f"like 10M or 10_000_000, or {DEFAULT}"),
             Field("data set", (*names, ALL), dataset if dataset in names else ""),
@@ -188,8 +199,9 @@ class Control:
     def _generated(self) -> list[str]:
         """The data sets that have anything to generate."""
         status = self._app.feed.view().status
-        datasets = [] if status is None else status.datasets
-        return [data.name for data in datasets if data.stage is not DatasetStage.PRETOKENIZED]
+        if status is None or only_extracts(status):
+            return []
+        return [data.name for data in status.datasets if not is_pretokenized(data)]
 
     def _set_concurrency(self, wanted: int) -> None:
         self._asked_concurrency = wanted

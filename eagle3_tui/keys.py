@@ -36,7 +36,7 @@ APP_KEYS: Final = (
     Key(("question_mark", "h", "f1"), "?", "help", ("?", "help"), "the keys of this screen", rank=0),
     Key(("q", "ctrl+q", "ctrl+c"), "q", "leave", ("q", "leave"), "leave; the daemon goes on", rank=0),
     Key(("colon", "ctrl+p"), ":", "commands", (":", "commands"), "find a command by its words", rank=5),
-    Key(("R",), "R", "past", None, "replay the run, back in time"),
+    Key(("R",), "R", "past", ("R", "replay"), "replay the run, back in time", rank=3),
     Key(("y",), "y", "copy", None, "copy what is selected"),
     Key(("x",), "x", "export", None, "write screen: SVG, text, JSON"),
     Key(("m",), "m", "mouse", None, "mouse: used here, or not"),

@@ -126,6 +126,12 @@ class Replaying:
             player.jump(player.end, wall)
         self.tick()
 
+    def jump(self, at: float) -> None:
+        """Go to a moment, Unix seconds."""
+        if self._player is not None:
+            self._player.jump(at, self._clock())
+            self.tick()
+
     def tick(self) -> None:
         """Follow the clock: have the source go on, and show where it is."""
         player, source = self._player, self._source

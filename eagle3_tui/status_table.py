@@ -7,7 +7,8 @@ from typing import Final
 
 from contracts.records import GpuReading, HostSample, ServerReading, Severity
 from contracts.status import AlertStatus, DatasetStage, DatasetStatus, RunState, RunStatus, UnreadableLine
-from eagle3_tui.store_text import given_up, store_lines
+from eagle3_tui.progress_text import left_parts
+from eagle3_tui.store_text import given_up, named_disks, of_path, store_lines
 from eagle3_tui.terminal import Signs
 from eagle3_tui.text import (
     UNKNOWN,
@@ -87,8 +88,14 @@ def _header(status: RunStatus, width: int, signs: Signs) -> list[str]:
     totals = status.totals
     sign = signs.warning if gave_up(status) else getattr(signs, status.state.value)
     state = f"{sign} {state_text(status)}"
+    elapsed = f"elapsed {human_duration(status.elapsed_s)}"
+    reason = []
     if status.reason:
-        state += f": {visible(status.reason)}"
+        whole = f"{visible(status.run)}  {state}: {visible(status.reason)}"
+        if cell_width(whole) + 2 + cell_width(elapsed) <= width:
+            state += f": {visible(status.reason)}"
+        else:
+            reason = wrap(status.reason, width, first="  ", rest="  ")
     tokens = f"{human_exact(totals.completion_tokens)} completion tokens"
     if totals.target_tokens:
         tokens += f" of {human_exact(totals.target_tokens)} ({human_percent(_share(totals))})"
@@ -111,16 +118,14 @@ def _header(status: RunStatus, width: int, signs: Signs) -> list[str]:
         if value:
             counts.append(f"{name} {human_exact(value)}")
     speed = f"{human_rate(totals.tokens_per_s)} tok/s now, {human_rate(totals.tokens_per_s_run)} run"
-    left = f"ETA {human_duration(totals.eta_s)}"
-    if totals.length_pct is not None:
-        left += f"   ended by length {human_percent(totals.length_pct)}"
     return [
-        _apart(f"{visible(status.run)}  {state}", f"elapsed {human_duration(status.elapsed_s)}", width, signs),
+        _apart(f"{visible(status.run)}  {state}", elapsed, width, signs),
+        *reason,
         _apart(visible(status.path), _daemon(status), width, signs),
         _apart(tokens, speed, width, signs),
         *wrap("   ".join(counts), width, rest="  "),
         *store_lines(status, width),
-        left,
+        *wrap("   ".join(left_parts(status)), width, rest="  "),
     ]
 
 
@@ -249,7 +254,7 @@ def _server(server: ServerReading, width: int) -> list[str]:
 def _host(host: HostSample) -> str:
     return (
         f"CPU {human_percent(host.cpu_pct)}  memory {_of(host.memory_used_bytes, host.memory_total_bytes)}"
-        f"  disk free {human_bytes(host.disk_free_bytes)}  shm free {human_bytes(host.shm_free_bytes)}"
+        + "".join(f"  {name} {human_bytes(disk.free_bytes)}{of_path(path)}" for name, path, disk in named_disks(host))
     )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from contracts.records import Stage
-from contracts.status import DatasetStatus, HiddenStatus, RunStatus
-from eagle3_tui.text import human_bytes, human_duration, human_exact, human_rate, wrap
+from contracts.disks import RUN, SHM, STORE, disks_of
+from contracts.records import DiskReading, HostSample, Stage
+from contracts.status import DatasetStage, DatasetStatus, HiddenStatus, RunStatus
+from eagle3_tui.text import counted, human_bytes, human_duration, human_exact, human_rate, visible, wrap
+
+_MEMORY = "/dev/shm"
 
 
 def store_lines(status: RunStatus, width: int) -> list[str]:
@@ -13,7 +16,7 @@ def store_lines(status: RunStatus, width: int) -> list[str]:
     if hidden is None:
         return []
     parts = [
-        f"stored {human_exact(hidden.stored)} of {human_exact(hidden.to_store)} samples",
+        f"stored {human_exact(hidden.stored)} of {counted(hidden.to_store, 'sample')}",
         human_bytes(hidden.bytes),
         f"{human_rate(hidden.mb_per_s)} MB/s",
     ]
@@ -32,13 +35,46 @@ def store_lines(status: RunStatus, width: int) -> list[str]:
         if value
     ]
     if status.disk_full_in_s is not None:
-        parts.append(f"disk full in {human_duration(status.disk_full_in_s)}")
+        parts.append(f"disk full in {human_duration(status.disk_full_in_s)}{of_path(full_path(status))}")
     return wrap("   ".join(parts), width, rest="  ")
+
+
+def named_disks(host: HostSample) -> list[tuple[str, str, DiskReading]]:
+    """Return each disk as (words for what is free on it, its path where that is not plain, the disk).
+
+    A run on a single disk beside ``/dev/shm`` has ``disk free`` and ``shm free``; where the store lies on another disk,
+    that has its path, so that nobody looks at the wrong one.
+    """
+    named = []
+    for disk in disks_of(host):
+        memory = disk.path.startswith(_MEMORY) or disk.uses == [SHM]
+        words = "disk free" if RUN in disk.uses else "store free" if STORE in disk.uses else "dumps free"
+        if memory and RUN not in disk.uses and STORE not in disk.uses:
+            words = "shm free"
+        named.append((words, disk.path if words in ("store free", "dumps free") else "", disk))
+    return named
+
+
+def full_path(status: RunStatus) -> str:
+    """Return the path of the disk that is full first, where the run and its store lie on two; else nothing."""
+    disks = [] if status.host is None else disks_of(status.host)
+    kept = [disk for disk in disks if RUN in disk.uses or STORE in disk.uses]
+    return (status.disk_full_path or "") if len(kept) > 1 else ""
+
+
+def of_path(path: str) -> str:
+    """Return a path in brackets, or nothing."""
+    return f" ({visible(path)})" if path else ""
 
 
 def only_extracts(status: RunStatus) -> bool:
     """Return whether the run makes no answers and stores hidden states of those that are there."""
     return Stage.EXTRACT in status.stages and Stage.GENERATE not in status.stages
+
+
+def is_pretokenized(data: DatasetStatus) -> bool:
+    """Return whether every prompt of a data set brings its own answer: nothing is generated there."""
+    return data.stage is DatasetStage.PRETOKENIZED or (bool(data.prompts) and data.to_answer == 0)
 
 
 def given_up(data: DatasetStatus) -> int:

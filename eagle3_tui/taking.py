@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,12 +29,17 @@ async def copy(app: Eagle3App) -> None:
 
 
 async def write(app: Eagle3App) -> None:
-    """Write the open screen as SVG, text and JSON into the current folder."""
+    """Write the open screen as SVG, text and JSON into the current folder; of the past all three name the moment."""
     view, name = app.feed.view(), type(app.screen).__name__.removesuffix("Screen").lower()
     run = "run" if view.status is None else view.status.run
-    picture, text, now = app.export_screenshot(title=f"eagle3 {run}"), screen_text(app), Clock().now()
+    title, text, at = f"eagle3 {run}", screen_text(app), Clock().now()
+    if view.replays and view.status is not None:
+        at, name = view.status.at, f"{name}-replay"
+        moment = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(at))
+        title, text = f"{title}, replay of {moment}", f"replay of {moment}\n{text}"
+    picture = app.export_screenshot(title=title)
     try:
-        paths = await in_background(partial(write_view, Path.cwd(), run, name, now, picture, text, view.status))
+        paths = await in_background(partial(write_view, Path.cwd(), run, name, at, picture, text, view.status))
     except OSError as error:
         app.say(f"{error.filename}: cannot be written: {error.strerror or error}", Severity.WARNING)
     else:

@@ -28,6 +28,8 @@ class Signs:
     """A cell filled from below, from nearly empty to full."""
     empty: str
     """A cell of a bar that is not filled."""
+    lost: str
+    """A cell of a bar that never will be."""
     rule: str
     ellipsis: str
     degree: str
@@ -53,6 +55,7 @@ UNICODE_SIGNS: Final = Signs(
     blocks="▏▎▍▌▋▊▉█",
     levels="▁▂▃▄▅▆▇█",
     empty="░",
+    lost="╳",
     rule="─",
     ellipsis="…",
     degree="°",
@@ -76,6 +79,7 @@ ASCII_SIGNS: Final = Signs(
     blocks="#",
     levels="0123456789",
     empty=".",
+    lost="x",
     rule="-",
     ellipsis="~",
     degree="",

@@ -13,7 +13,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-UNKNOWN: Final = "-"
+from contracts.wording import UNKNOWN as UNKNOWN
+from contracts.wording import counted as counted
+from contracts.wording import human_bytes as human_bytes
+from contracts.wording import scaled
+
 ELLIPSIS: Final = "…"
 
 _JOINERS: Final = frozenset({0x200C, 0x200D, 0x034F, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)})
@@ -65,6 +69,12 @@ def encodable(text: str) -> str:
 def cell_width(text: str) -> int:
     """Return how many terminal cells a text takes that went through `visible`."""
     return len(text) if text.isascii() else sum(map(_cells, text))
+
+
+@lru_cache(maxsize=4096)
+def single_cells(text: str) -> bool:
+    """Whether every character of a text that went through `visible` takes one terminal cell."""
+    return text.isascii() or all(_cells(character) == 1 for character in text)
 
 
 def fit(text: object, width: int, *, right: bool = False, ellipsis: str = ELLIPSIS) -> str:
@@ -155,33 +165,19 @@ def human_count(value: int | None) -> str:
         return UNKNOWN
     if abs(value) < 100_000:
         return f"{value:,}"
-    return _scaled(value, ("k", "M", "G", "T", "P"))
-
-
-def human_bytes(value: float | None) -> str:
-    """Return bytes in decimal units, as disks are sold: ``512 B``, ``88.0 GB``, ``2.3 TB``."""
-    if value is None or not math.isfinite(value):
-        return UNKNOWN
-    if abs(value) < 1000:
-        return f"{value:.0f} B"
-    return _scaled(value, ("kB", "MB", "GB", "TB", "PB"))
-
-
-def _scaled(value: float, units: tuple[str, ...]) -> str:
-    scaled = value / 1000
-    for unit in units[:-1]:
-        # 999.95 would round to four digits: that belongs to the next unit.
-        if abs(scaled) < 999.95:
-            return f"{scaled:.1f} {unit}"
-        scaled /= 1000
-    return f"{scaled:,.1f} {units[-1]}"
+    return scaled(value, ("k", "M", "G", "T", "P"))
 
 
 def human_rate(value: float | None) -> str:
-    """Return a rate: one decimal below ten, groups above: ``0.1``, ``1,402``."""
+    """Return a rate in at most six cells: ``0.1``, ``1,402``, ``123 k``, ``1.2 M``."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
-    return f"{value:.1f}" if abs(value) < 9.95 else f"{value:,.0f}"
+    if abs(value) < 9.95:
+        return f"{value:.1f}"
+    if abs(value) < 99_999.5:
+        return f"{value:,.0f}"
+    thousands = value / 1000
+    return f"{thousands:.0f} k" if abs(thousands) < 999.5 else scaled(thousands, ("M", "G", "T"))
 
 
 def human_percent(value: float | None) -> str:

@@ -10,6 +10,7 @@ from contracts.fold.dataset import DatasetFold
 from contracts.records import Severity
 from contracts.run_dir import FAILURES, HIDDEN_STATES, PROMPTS, RESPONSES
 from contracts.status import AlertStatus
+from contracts.wording import counted
 from contracts.work import generates
 
 
@@ -21,7 +22,7 @@ def _tokens_zero(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
     yield make_alert(
         "tokens_zero",
         Severity.CRITICAL,
-        f"{len(responses.done)} responses are there, but {stated}",
+        f"{counted(len(responses.done), 'response is', 'responses are')} there, but {stated}",
         "The producer's record shape may have changed: look at the newest lines of raw_responses.jsonl.",
         dataset,
     )
@@ -43,8 +44,8 @@ def _unreadable(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
         yield make_alert(
             "unreadable_lines",
             severity,
-            f"{places.count} of {of_lines} lines of {file} fit no known shape; the first is line {first.line} "
-            f"(byte {first.offset}): {first.why}",
+            f"{places.count:,} of {counted(of_lines, 'line')} of {file} fit no known shape; the first is "
+            f"line {first.line} (byte {first.offset}): {first.why}",
             "They are not in any count. Repair or remove the lines; their samples are sent again if prompts are there.",
             dataset,
         )
@@ -57,7 +58,8 @@ def _count_mismatch(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
         yield make_alert(
             "count_mismatch",
             Severity.CRITICAL,
-            f"{places.count} responses contradict themselves; the first is line {first.line} (byte {first.offset}): "
+            f"{counted(places.count, 'response contradicts itself', 'responses contradict themselves')}; "
+            f"the first is line {first.line} (byte {first.offset}): "
             f"{first.why}",
             "Do not train on this file before you know which of the two is right.",
             dataset,
@@ -82,7 +84,8 @@ def _quarantined(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
         yield make_alert(
             "quarantined",
             Severity.WARNING,
-            f"{len(held)} samples are given up after their last attempt; newest: {last.error}: {last.message}",
+            f"{counted(len(held), 'sample is', 'samples are')} given up after the last attempt; newest: "
+            f"{last.error}: {last.message}",
             f"Try them again with: eagle3 retry --dataset {dataset.name}",
             dataset,
         )
@@ -110,7 +113,7 @@ def _prompts_refused(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
     yield make_alert(
         "prompts_refused",
         Severity.WARNING if usable else Severity.CRITICAL,
-        f"{len(refused):,} of {usable + len(refused):,} prompts cannot be used"
+        f"{len(refused):,} of {counted(usable + len(refused), 'prompt')} cannot be used"
         + ("" if usable else ", so nothing of it is sent")
         + f"; the first: {refused[0].removeprefix(f'{dataset.name}: ')}",
         "See all with: eagle3 check. Often [sampling] max_new_tokens leaves no room for the prompt in the context.",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Final
 
 from contracts.alerts.view import View, make_alert
+from contracts.disks import RUN, STORE, disk_words, disks_of
 from contracts.rates import median_tokens_per_s, tokens_per_s
-from contracts.records import GpuSample, HostSample, ServerSample, Severity
+from contracts.records import DiskReading, GpuSample, HostSample, ServerSample, Severity
 from contracts.status import AlertStatus
+from contracts.wording import counted, human_bytes
 
 RAMP_UP_S: Final = 300.0
 """So long after a start or a pause nothing is called slow."""
@@ -19,11 +22,12 @@ def unreadable_files(view: View) -> Iterator[AlertStatus]:
     places = view.fold.events.unreadable
     found, advice = [], []
     if places.count:
-        found.append(f"{places.count} lines of events.jsonl, the first is line {places.first[0].line}")
+        found.append(f"{counted(places.count, 'line')} of events.jsonl, the first is line {places.first[0].line}")
         advice.append("Targets, concurrency or pauses that they held are lost: check them with eagle3 status.")
     garbled = view.fold.telemetry.garbled()
     found += [
-        f"the last {each.count} lines of telemetry/{each.path.name} (byte {each.offset}: {each.why})"
+        f"the last {'line' if each.count == 1 else f'{each.count} lines'} of telemetry/{each.path.name} "
+        f"(byte {each.offset}: {each.why})"
         for each in garbled
     ]
     if garbled:
@@ -40,7 +44,8 @@ def _no_progress(view: View) -> Iterator[AlertStatus]:
         yield make_alert(
             "no_progress",
             Severity.CRITICAL,
-            f"nothing has come back for {waited:.0f} s while {view.open_requests} requests are open",
+            f"nothing has come back for {waited:.0f} s while "
+            f"{counted(view.open_requests, 'request is', 'requests are')} open",
             "Look at the server's log. A hanging server must be restarted; nothing is lost by that.",
         )
 
@@ -124,7 +129,8 @@ def _slow_requests(view: View) -> Iterator[AlertStatus]:
         yield make_alert(
             "slow_requests",
             Severity.WARNING,
-            f"the oldest of {view.open_requests} open requests has waited for {oldest:.0f} s, limit {limit:g} s",
+            f"the oldest of {counted(view.open_requests, 'open request')} has waited for {oldest:.0f} s, "
+            f"limit {limit:g} s",
             "Others are answered meanwhile. When its server no longer works on it, restart that server: it is sent "
             "again. Are answers that long, raise [alerts] old_request_s.",
         )
@@ -156,18 +162,27 @@ def _servers_in(view: View, state: str, words: str) -> tuple[Severity, str] | No
 
 
 def _disk(view: View) -> Iterator[AlertStatus]:
-    host = view.fold.telemetry.host
-    if host is None or host.disk_free_bytes is None:
+    """Judge each disk that is meant to keep what is written there; dumps have a budget of their own."""
+    host, least = view.fold.telemetry.host, view.limits.disk_free_min_gb * 1e9
+    disks = [] if host is None else [disk for disk in disks_of(host) if RUN in disk.uses or STORE in disk.uses]
+    short = [disk for disk in disks if disk.free_bytes is not None and disk.free_bytes < least]
+    if not short:
         return
-    least = view.limits.disk_free_min_gb * 1e9
-    if host.disk_free_bytes < least:
-        yield make_alert(
-            "disk_short",
-            Severity.CRITICAL,
-            f"{host.disk_free_bytes / 1e9:.1f} GB are free on the run's disk, limit "
-            f"{view.limits.disk_free_min_gb:g} GB",
-            "Make room. When it is full the run pauses, and goes on by itself when there is room.",
-        )
+    said = [f"{_free(disk)} on {disk_words(disk)}" for disk in short]
+    paths = " ".join(sorted({shlex.quote(disk.path or str(view.fold.run.path)) for disk in short}))
+    yield make_alert(
+        "disk_short",
+        Severity.CRITICAL,
+        f"{'; '.join(said)}; limit {human_bytes(least)}",
+        f"See what fills it: df -h {paths}; du -xhd2 {paths} | sort -h | tail. Make room: a full disk pauses the run, "
+        "which goes on by itself when there is room.",
+    )
+
+
+def _free(disk: DiskReading) -> str:
+    """Return how much is free, of how much where that is known."""
+    whole = "" if disk.total_bytes is None else f" of {human_bytes(disk.total_bytes)}"
+    return f"{human_bytes(disk.free_bytes)}{whole} free"
 
 
 RUN_RULES: Final = (

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Final
 
 from contracts.alerts.run import stalled_for_s
 from contracts.alerts.view import View, make_alert
+from contracts.disks import STORE, disk_words, full_disks
 from contracts.eta import Storing, bytes_to_store, is_stored
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.history import History
-from contracts.hidden_status import disk_full_in_s
 from contracts.records import Severity
 from contracts.status import AlertStatus
-from contracts.work import dataset_storing, extracts
+from contracts.wording import counted, human_bytes
+from contracts.work import dataset_storings, extracts
 
 FULL_PCT: Final = 90.0
 """From this share of its budget on the dump folder is nearly full."""
@@ -24,13 +26,17 @@ HOUR_S: Final = 3600.0
 
 def _store_trouble(view: View) -> Iterator[AlertStatus]:
     trouble = None if view.heartbeat is None else view.heartbeat.store_trouble
-    if trouble is not None:
-        yield make_alert(
-            "store_trouble",
-            Severity.CRITICAL,
-            f"nothing can be stored: {trouble}",
-            "Make room, or repair the disk. Captured samples wait in the dump folder; it goes on by itself.",
-        )
+    if trouble is None or view.heartbeat is None:
+        return
+    goes_on = "it goes on by itself."
+    if view.heartbeat.state == "draining":
+        goes_on = "the drain ends once they are stored. `eagle3 stop` ends now and leaves them to the next start."
+    yield make_alert(
+        "store_trouble",
+        Severity.CRITICAL,
+        f"nothing can be stored: {trouble}",
+        f"Make room, or repair the disk. Captured samples wait in the dump folder; {goes_on}",
+    )
 
 
 def _dump_full(view: View) -> Iterator[AlertStatus]:
@@ -45,7 +51,7 @@ def _dump_full(view: View) -> Iterator[AlertStatus]:
         yield make_alert(
             "dump_budget",
             Severity.WARNING,
-            f"the dump folder holds {used / 1e9:.1f} of {budget / 1e9:.1f} GB, and nothing of it was stored for "
+            f"the dump folder holds {human_bytes(used)} of {human_bytes(budget)}, and nothing of it was stored for "
             f"{idle:.0f} s",
             "See daemon.log: answers that do not end hold their rows, or the store is slow. More room: [extract] "
             "dump_budget_gb.",
@@ -54,20 +60,24 @@ def _dump_full(view: View) -> Iterator[AlertStatus]:
 
 def _store_disk(view: View) -> Iterator[AlertStatus]:
     """Compare what is still to be stored with what is free; that nobody knows it says nothing."""
-    host, full_in = view.fold.telemetry.host, disk_full_in_s(view.fold, view.now)
-    if host is None or host.disk_free_bytes is None or full_in is None or not extracts(view.fold) or view.finished:
+    if not extracts(view.fold) or view.finished:
         return
-    left = [bytes_to_store(dataset_storing(view.fold, dataset)) for dataset in view.fold.datasets.values()]
+    full = next((each for each in full_disks(view.fold, view.now) if STORE in each.disk.uses), None)
+    if full is None or full.disk.free_bytes is None:
+        return
+    left = [bytes_to_store(storing) for storing in dataset_storings(view.fold).values()]
     known = sum(each for each in left if each is not None)
-    if known <= host.disk_free_bytes:
+    if known <= full.disk.free_bytes:
         return
+    path = shlex.quote(full.disk.path or str(view.fold.run.path))
     least = "at least " if any(each is None for each in left) else ""
     yield make_alert(
         "store_disk",
-        Severity.CRITICAL if full_in < HOUR_S else Severity.WARNING,
-        f"the run's disk is full in {_span(full_in)}, before the run is done: {least}{known / 1e9:,.1f} GB are still "
-        f"to be stored, {host.disk_free_bytes / 1e9:,.1f} GB are free",
-        "Make room, or move the run to a larger disk. When it is full the run pauses, and goes on when there is room.",
+        Severity.CRITICAL if full.in_s < HOUR_S else Severity.WARNING,
+        f"{disk_words(full.disk)}, is full in {_span(full.in_s)}, before the run is done: {least}{human_bytes(known)} "
+        f"are still to be stored, {human_bytes(full.disk.free_bytes)} are free",
+        f"See what fills it: df -h {path}; du -xhd2 {path} | sort -h | tail. Make room, or move the store to a larger "
+        "disk. When it is full the run pauses, and goes on when there is room.",
     )
 
 
@@ -78,8 +88,9 @@ def _no_extract_progress(view: View) -> Iterator[AlertStatus]:
         yield make_alert(
             "no_extract_progress",
             Severity.CRITICAL,
-            f"no hidden states were stored for {waited:.0f} s while {passes} prefill passes are open and "
-            f"{heartbeat.taking} captures wait",
+            f"no hidden states were stored for {waited:.0f} s while "
+            f"{counted(passes, 'prefill pass is', 'prefill passes are')} open and "
+            f"{counted(heartbeat.taking, 'capture waits', 'captures wait')}",
             "Look at the server's log and daemon.log: does the server answer, do dumps appear in the dump folder, can "
             "the store be written?",
         )
@@ -107,7 +118,7 @@ def _stuck_for_s(view: View, least_s: float) -> float | None:
     last = _newest(began, histories)
     if view.now - last < least_s:
         return None
-    storings = [dataset_storing(view.fold, dataset) for dataset in datasets]
+    storings = list(dataset_storings(view.fold).values())
     if all(is_stored(storing) for storing in storings):
         return None
     if last == max(began) or not _waited_at(datasets, storings, last):

@@ -9,6 +9,7 @@ from contracts.alerts.view import View, make_alert
 from contracts.fold.dataset import DatasetFold
 from contracts.records import Severity
 from contracts.status import AlertStatus
+from contracts.wording import counted
 from contracts.work import dataset_storing, extracts, generates
 
 
@@ -32,7 +33,7 @@ def _given_up(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
         yield make_alert(
             "not_stored",
             Severity.WARNING,
-            f"the hidden states of {len(held):,} samples are given up; newest: {last.check or last.error}: "
+            f"the hidden states of {counted(len(held), 'sample')} are given up; newest: {last.check or last.error}: "
             f"{last.message}",
             _again(view, dataset.name, {str(failure.error) for failure in held}),
             dataset,
@@ -53,8 +54,8 @@ def _skipped(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
         yield make_alert(
             "skipped_share",
             Severity.WARNING,
-            f"{skipped:,} of {of:,} samples ({100 * skipped / of:.1f} %) are left out of the store: too long, or "
-            f"nothing in them to learn from; limit {limit:g} %",
+            f"{skipped:,} of {counted(of, 'sample')} ({100 * skipped / of:.1f} %) are left out of the store: too long, "
+            f"or nothing in them to learn from; limit {limit:g} %",
             "failures.jsonl names them. Raise max_tokens of [extract] or of the data set, or cut such samples: "
             f'over_long = "truncate". Then, with the daemon ended: eagle3 retry {view.fold.run.path} --error '
             "invalid_input, and start it again.",
@@ -69,8 +70,8 @@ def _mixed(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
         yield make_alert(
             "store_mixed",
             Severity.CRITICAL,
-            f"{len(odd):,} stored samples contradict the others; the first is line {first.line} of "
-            f"hidden_states.jsonl: {first.why}",
+            f"{counted(len(odd), 'stored sample contradicts', 'stored samples contradict')} the others; "
+            f"the first is line {first.line} of hidden_states.jsonl: {first.why}",
             "Do not train on this store. eagle3 verify says which samples, and with --repair has them made again.",
             dataset,
         )

@@ -9,11 +9,13 @@ import msgspec
 from contracts.details.latest import Record, latest_records
 from contracts.details.lengths import LengthSteps, length_steps
 from contracts.details.rates import SPANS, rate_steps
+from contracts.details.stored import StoredRecord, latest_stored
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.hidden import StoredForm
 from contracts.fold.run import RunFold
 from contracts.journal.tail import Tail
-from contracts.run_dir import RESPONSES
+from contracts.run_dir import HIDDEN_STATES, RESPONSES
+from contracts.work import extracts
 
 LATEST: Final = 100
 """Records that are listed."""
@@ -56,6 +58,21 @@ class DatasetDetail(msgspec.Struct, frozen=True):
     halted: str | None
     extract_halted: str | None
     nameless: int
+    prompts: int
+    """Lines of the prompt file that are prompts."""
+    pretokenized: int
+    """Those of them that bring their answer."""
+    latest_stored: tuple[StoredRecord, ...]
+    """The newest first."""
+    stored_rates: tuple[tuple[float | None, ...], ...]
+    """Rows a second that came into the store, as ``rates``."""
+    extracts: bool
+    """The run takes hidden states."""
+
+    @property
+    def is_brought(self) -> bool:
+        """Whether every prompt brings its answer: there is nothing to generate."""
+        return 0 < self.prompts == self.pretokenized and not self.latest
 
 
 def dataset_detail(fold: RunFold, now: float, name: str, steps: int = STEPS) -> DatasetDetail | None:
@@ -68,7 +85,7 @@ def dataset_detail(fold: RunFold, now: float, name: str, steps: int = STEPS) -> 
         steps: Of the rate history.
 
     Raises:
-        OSError: Its response file cannot be read.
+        OSError: Its response file, or the index of its store, cannot be read.
     """
     dataset = fold.datasets.get(name)
     if dataset is None:
@@ -92,6 +109,11 @@ def dataset_detail(fold: RunFold, now: float, name: str, steps: int = STEPS) -> 
         halted=failures.halted,
         extract_halted=failures.extract_halted,
         nameless=responses.nameless,
+        prompts=dataset.prompts.prompts,
+        pretokenized=dataset.prompts.pretokenized,
+        latest_stored=latest_stored(dataset.folder.hidden_states, read_so_far(dataset.tails[HIDDEN_STATES]), LATEST),
+        stored_rates=tuple(rate_steps(hidden.history, now, span, steps) for _, span in SPANS),
+        extracts=extracts(fold),
     )
 
 

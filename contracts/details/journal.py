@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import bisect
 import re
-import time
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from contracts.details.windows import BLOCK, Line, Searched, lines_after, lines_before, matching, search, search_back
+from contracts.details.windows import (
+    BLOCK,
+    Line,
+    Searched,
+    counted,
+    lines_after,
+    lines_before,
+    matching,
+    search,
+    search_back,
+)
 from contracts.fold.run import RunFold
 from contracts.records import Event, Severity
+from contracts.replay.stamps import logged_at
 from contracts.run_dir import RunDir
 
 EVENTS: Final = "events"
@@ -26,7 +36,7 @@ _LEVELS: Final = {
     "ERROR": Severity.CRITICAL,
     "CRITICAL": Severity.CRITICAL,
 }
-_LOG_LINE: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:,\d+)? (DEBUG|INFO|WARNING|ERROR|CRITICAL) (.*)")
+_LOG_LINE: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d+)? (DEBUG|INFO|WARNING|ERROR|CRITICAL) (.*)")
 _RANK: Final = {Severity.INFO: 0, Severity.WARNING: 1, Severity.CRITICAL: 2}
 _SHOWN: Final = 8192
 """Characters of one line that are kept."""
@@ -89,7 +99,7 @@ def page_before(fold: RunFold, now: float, which: str, end: int | None, count: i
 
     Args:
         fold: Of the run.
-        now: The present: later events are not shown.
+        now: The present: later lines are not shown. Of a log that says no times at all everything is.
         which: `EVENTS` or `LOG`.
         end: Where an entry begins; None: the end of the file.
         count: So many at most; fewer where `MOST` bytes hold no more.
@@ -100,7 +110,7 @@ def page_before(fold: RunFold, now: float, which: str, end: int | None, count: i
     """
     path = journal_path(fold.run, which)
     if end is None:
-        end = _end_at(path, which, now)
+        end = _end_at(fold, path, which, now)
     entries: list[Entry] = []
     window = lines_before(path, end, count)
     stop, read = window.end, 0
@@ -125,7 +135,7 @@ def page_after(fold: RunFold, now: float, which: str, start: int, count: int, le
         OSError: The file cannot be read.
     """
     path = journal_path(fold.run, which)
-    limit = _end_at(path, which, now)
+    limit = _end_at(fold, path, which, now)
     entries: list[Entry] = []
     place, read, size = start, 0, 0
     while read < MOST and len(entries) < count:
@@ -165,7 +175,7 @@ def find(fold: RunFold, now: float, which: str, text: str, place: int, backwards
         if backwards:
             found = search_back(path, finder, place)
         else:
-            found = search(path, finder, place, _end_at(path, which, now), 1)
+            found = search(path, finder, place, _end_at(fold, path, which, now), 1)
         for line in found.hits:
             entries = _entries([line], which, least)
             if entries and text.casefold() in _said(entries[0]).casefold():
@@ -214,17 +224,13 @@ def _log_entry(line: Line, severity: Severity) -> Entry:
     match = _LOG_LINE.fullmatch(text)
     if match is None:
         return Entry(line.offset, severity, text, continues=True)
-    try:
-        at = time.mktime(time.strptime(match[1], "%Y-%m-%d %H:%M:%S"))
-    except (ValueError, OverflowError):
-        at = None
-    return Entry(line.offset, _LEVELS[match[2]], match[3], at)
+    return Entry(line.offset, _LEVELS[match[1]], match[2], logged_at(line.text))
 
 
-def _end_at(path: Path, which: str, now: float) -> int | None:
-    """Return where the events after ``now`` begin (a moment of the past is shown); None: there are none."""
+def _end_at(fold: RunFold, path: Path, which: str, now: float) -> int | None:
+    """Return where the lines after ``now`` begin (a moment of the past is shown); None: there are none."""
     if which != EVENTS:
-        return None
+        return counted(path, fold.extent)
     last = lines_before(path, None, 1)
     if not last.lines or not _is_after(last.lines[0], now):
         return None

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from contracts.details.windows import lines_before
+from contracts.details.windows import counted, lines_before
 from contracts.fold.run import RunFold
+from contracts.journal.extent import whole
 from contracts.records import Event, ServerReading, ServerSample, Severity
 
 KEPT: Final = 40
@@ -99,6 +100,8 @@ def servers_detail(fold: RunFold, now: float) -> ServersDetail:
     extracts = config is not None and config.extracts
     folder = Path(config.extract.dump_dir) if config is not None and extracts else None
     abouts, trouble = _abouts(folder) if folder is not None else ([], None)
+    if fold.extent is not whole:
+        abouts, trouble = _by_then(abouts, now, trouble)
     return ServersDetail(
         servers=tuple(
             _server(url, readings.get(url), url in configured, events.get(url, []), abouts, history.get(url, ()))
@@ -143,7 +146,7 @@ def _server(
 
 def _events(fold: RunFold, now: float) -> dict[str, list[Event]]:
     """Return what happened to each server, the newest first."""
-    window = lines_before(fold.run.events, _end_of(fold, fold.run.events), 1 << 30, _EVENTS_BYTES)
+    window = lines_before(fold.run.events, counted(fold.run.events, fold.extent), 1 << 30, _EVENTS_BYTES)
     found: dict[str, list[Event]] = {}
     for line in reversed(window.lines):
         if _SERVER not in line.text:
@@ -158,12 +161,13 @@ def _events(fold: RunFold, now: float) -> dict[str, list[Event]]:
     return found
 
 
-def _end_of(fold: RunFold, path: Path) -> int | None:
-    """Return how far a file counts: not as a whole where the past is shown."""
-    try:
-        return fold.extent(path, path.stat().st_size)
-    except FileNotFoundError:
-        return None
+def _by_then(abouts: list[About], now: float, trouble: str | None) -> tuple[list[About], str | None]:
+    """Return what was there at a moment of the past, and what cannot be told of it."""
+    untimed = sum(about.started_at is None for about in abouts)
+    there = [about for about in abouts if about.started_at is None or about.started_at <= now]
+    if untimed and trouble is None:
+        trouble = f"{untimed} of the plugin's files say no time: shown as they are now"
+    return there, trouble
 
 
 def _newest(abouts: list[About]) -> tuple[About, ...]:
@@ -195,7 +199,7 @@ def _abouts(folder: Path) -> tuple[list[About], str | None]:
 
 def _rates(fold: RunFold, now: float) -> dict[str, tuple[tuple[float, float | None], ...]]:
     path = fold.run.telemetry_file("server")
-    window = lines_before(path, _end_of(fold, path), _RECENT, 512 * 1024)
+    window = lines_before(path, counted(path, fold.extent), _RECENT, 512 * 1024)
     found: dict[str, dict[int, list[float]]] = {}
     for line in window.lines:
         try:

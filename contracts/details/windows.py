@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from contracts.journal.extent import Extent
 from contracts.journal.stale import retry_stale
 
 BLOCK: Final = 64 * 1024
@@ -61,6 +62,18 @@ class Searched:
     next: int
     """Where to go on; the end of the part that was to be searched when all of it was."""
     done: bool
+
+
+def counted(path: Path, extent: Extent) -> int | None:
+    """Return how many bytes of a file count: not all where the past is shown; None: there is no file.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    try:
+        return extent(path, retry_stale("stat", path, path.stat).st_size)
+    except FileNotFoundError:
+        return None
 
 
 def lines_before(path: Path, end: int | None, count: int, most_bytes: int = WINDOW) -> Window:

@@ -9,7 +9,7 @@ the speed of one request and from how long answers are, and so it is found by go
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -85,6 +85,24 @@ class Survival:
         low, width = self._shares[index], self._edges[index + 1] - self._edges[index]
         return self._areas[index] + part * width * (low + part * (self._shares[index + 1] - low) / 2)
 
+    def areas(self, tokens: Iterable[float]) -> list[float]:
+        """Return `area` of many, ascending: one walk along the edges."""
+        edges, shares, areas = self._edges, self._shares, self._areas
+        index, last, found = 0, len(edges) - 1, []
+        for at in tokens:
+            if at <= 0:
+                found.append(areas[0])
+                continue
+            if at >= edges[-1]:
+                found.append(areas[last])
+                continue
+            while edges[index + 1] <= at:
+                index += 1
+            low, width = shares[index], edges[index + 1] - edges[index]
+            part = (at - edges[index]) / width
+            found.append(areas[index] + part * width * (low + part * (shares[index + 1] - low) / 2))
+        return found
+
     def _place(self, tokens: float) -> tuple[int, float | None]:
         if tokens <= 0:
             return 0, None
@@ -116,40 +134,50 @@ class Ages:
         """Whether the run has gone on for so long that its beginning makes no difference."""
         return self.least <= 0 and self.most >= survival.most
 
-    def older(self, survival: Survival, tokens: float) -> float:
-        """Return the share of open answers that have more than so many tokens."""
+    def older(self, survival: Survival, tokens: Sequence[float]) -> list[float]:
+        """Return the shares of open answers that have more than so many tokens, for many, ascending."""
         if self.is_usual(survival):
-            return 1 - survival.area(tokens) / survival.mean
+            return [1 - area / survival.mean for area in survival.areas(tokens)]
         first, least, most = self.parts(survival)
-        share = first if tokens < most else 0.0
-        spread = survival.area(most) - survival.area(least)
-        if first < 1.0 and spread > 0:
-            share += (1 - first) * (survival.area(most) - survival.area(min(max(tokens, least), most))) / spread
-        return share
+        at_most = survival.area(most)
+        spread = at_most - survival.area(least)
+        oldest = [first if at < most else 0.0 for at in tokens]
+        if first >= 1.0 or spread <= 0:
+            return oldest
+        areas = survival.areas([min(max(at, least), most) for at in tokens])
+        return [share + (1 - first) * (at_most - area) / spread for share, area in zip(oldest, areas, strict=True)]
 
-    def lacking(self, survival: Survival, tokens: float) -> float:
-        """Return the share of open answers that lack more than so many tokens."""
+    def lacking(self, survival: Survival, tokens: Sequence[float]) -> list[float]:
+        """Return the shares of open answers that lack more than so many tokens, for many, ascending."""
         if self.is_usual(survival):
-            return 1 - survival.area(tokens) / survival.mean
+            return [1 - area / survival.mean for area in survival.areas(tokens)]
         first, least, most = self.parts(survival)
-        share, spread, standing = 0.0, survival.area(most) - survival.area(least), survival.at(most)
+        spread, standing = survival.area(most) - survival.area(least), survival.at(most)
+        shares = [0.0] * len(tokens)
         if first > 0 and standing > 0:
-            share += first * survival.at(most + tokens) / standing
-        if first < 1.0 and spread > 0:
-            share += (1 - first) * (survival.area(most + tokens) - survival.area(least + tokens)) / spread
-        return share
+            shares = [
+                share + first * survival.at(most + at) / standing for share, at in zip(shares, tokens, strict=True)
+            ]
+        if first >= 1.0 or spread <= 0:
+            return shares
+        beyond = survival.areas([most + at for at in tokens])
+        within = survival.areas([least + at for at in tokens])
+        return [
+            share + (1 - first) * (one - other) / spread
+            for share, one, other in zip(shares, beyond, within, strict=True)
+        ]
 
     def mean_age(self, survival: Survival) -> float:
         """Return the mean of the tokens that open answers have."""
         if self.is_usual(survival):
             return survival.standing
-        return _integral(survival, lambda tokens: self.older(survival, tokens))
+        return _integral(survival, self.older(survival, survival.edges))
 
     def mean_lack(self, survival: Survival) -> float:
         """Return the mean of the tokens that open answers lack."""
         if self.is_usual(survival):
             return survival.standing
-        return _integral(survival, lambda tokens: self.lacking(survival, tokens))
+        return _integral(survival, self.lacking(survival, survival.edges))
 
 
 def survival_of(
@@ -175,9 +203,9 @@ def survival_of(
     if ages.count <= _FEW * total:
         return plain
     found = plain
+    middles = [(edges[index] + edges[index + 1]) / 2 for index in range(len(ended))]
     for _ in range(_ROUNDS):
-        middles = [(edges[index] + edges[index + 1]) / 2 for index in range(len(ended))]
-        shares = _shares(ended, [ages.count * ages.older(found, middle) for middle in middles])
+        shares = _shares(ended, [ages.count * share for share in ages.older(found, middles)])
         beyond = edges
         if shares[-1] > 1e-9:
             end = max(edges[-1] * _BEYOND, min(ages.most, edges[-1] * 8) * 1.25)
@@ -214,11 +242,11 @@ def _shares(ended: list[float], open_there: list[float]) -> list[float]:
     return shares
 
 
-def _integral(survival: Survival, share: Callable[[float], float]) -> float:
-    """Return the integral of a share over the tokens, along the edges."""
-    total, before, at = 0.0, share(0.0), 0.0
-    for edge in survival.edges[1:]:
-        value = share(edge)
+def _integral(survival: Survival, shares: Sequence[float]) -> float:
+    """Return the integral of a share over the tokens, from what it is at each edge."""
+    edges = survival.edges
+    total, before, at = 0.0, shares[0], 0.0
+    for edge, value in zip(edges[1:], shares[1:], strict=True):
         total += (edge - at) * (before + value) / 2
         before, at = value, edge
     return total

@@ -50,9 +50,9 @@ def tail_of(endings: Sequence[Ending], slots: float, beside: float, oldest_s: fl
         return Tail(0.0, 0.0, 0.0)
     most = max(each.survival.most for each in endings)
     grid = [most * (index / _STEPS) ** 2 for index in range(_STEPS + 1)]
+    lacks = [(each.count, each.ages.lacking(each.survival, grid)) for each in endings]
     lacking = [
-        min(max(sum(each.count * each.ages.lacking(each.survival, at) for each in endings) / count, 0.0), 1.0)
-        for at in grid
+        min(max(sum(many * shares[index] for many, shares in lacks) / count, 0.0), 1.0) for index in range(len(grid))
     ]
     first = lacking
     if oldest_s is not None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from contracts.fold.dataset import DatasetFold, DatasetState
-from contracts.journal.tail import Position, Tail
+from contracts.fold.slices import Piece, encode, encoded, map_head, pieces
+from contracts.journal.tail import Position
 from contracts.run_dir import FAILURES, HIDDEN_STATES, PROMPTS, RESPONSES
 
 VERSION: Final = 7
@@ -25,6 +27,8 @@ _SAMPLES: Final = 16
 _SAMPLE_BYTES: Final = 256
 _LAST_BYTES: Final = 4096
 _DIGEST: Final = 32
+_PARTS: Final = {PROMPTS: "prompts", RESPONSES: "responses", FAILURES: "failures", HIDDEN_STATES: "hidden"}
+"""Fields of a `DatasetState`, in their order, by the file that they are of."""
 
 
 class FileMark(msgspec.Struct):
@@ -50,26 +54,63 @@ class Checkpoint(msgspec.Struct):
     datasets: dict[str, SavedDataset]
 
 
-def save_checkpoint(path: Path, datasets: list[DatasetFold]) -> None:
-    """Write the folds as they are, atomically. Not synced: a lost or torn checkpoint is only rebuilt.
+class _Part(NamedTuple):
+    """The fold of one file, and how far that was read."""
 
-    Raises:
-        OSError: The file cannot be written.
+    path: Path
+    position: Position | None
+    state: list[Piece]
+
+
+class Snapshot:
+    """A copy of the folds, to be written while they go on.
+
+    Args:
+        datasets: Of the folds.
     """
-    saved = {
-        dataset.name: SavedDataset(
-            {name: mark for name, tail in dataset.tails.items() if (mark := _mark(tail)) is not None}, dataset.state
-        )
-        for dataset in datasets
-    }
-    body = msgspec.msgpack.encode(Checkpoint(VERSION, saved))
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(hashlib.blake2b(body, digest_size=_DIGEST).digest() + body)
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)  # half of it on a full disk would take the room that the records need
-        raise
+
+    def __init__(self, datasets: list[DatasetFold]) -> None:
+        self._datasets = datasets
+        self._taken: list[tuple[str, dict[str, _Part]]] = []
+
+    def take(self) -> Iterator[None]:
+        """Copy them file by file, as each is then: between two steps they may go on."""
+        for dataset in self._datasets:
+            parts: dict[str, _Part] = {}
+            for file, part in _PARTS.items():
+                tail = dataset.tails[file]
+                parts[file] = _Part(tail.path, tail.position, pieces(getattr(dataset.state, part)))
+                yield
+            self._taken.append((dataset.name, parts))
+
+    def write(self, path: Path) -> None:
+        """Write what was taken, atomically; other threads are not held up for long. Not synced: a lost or torn
+        checkpoint is only rebuilt.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        body = bytearray(map_head(2) + encode("version") + encode(VERSION) + encode("datasets"))
+        body += map_head(len(self._taken))
+        for name, parts in self._taken:
+            marks = {
+                file: mark for file, part in parts.items() if (mark := _mark(part.path, part.position)) is not None
+            }
+            body += (
+                encode(name) + map_head(2) + encode("marks") + encode(marks) + encode("state") + map_head(len(parts))
+            )
+            for file, part in parts.items():
+                body += encode(_PARTS[file])
+                for piece in part.state:
+                    for slice_ in encoded(piece):
+                        body += slice_
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        try:
+            temporary.write_bytes(hashlib.blake2b(body, digest_size=_DIGEST).digest() + body)
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)  # half of it on a full disk would take the room that the records need
+            raise
 
 
 def load_checkpoint(path: Path, datasets: list[DatasetFold]) -> list[str]:
@@ -103,27 +144,26 @@ def load_checkpoint(path: Path, datasets: list[DatasetFold]) -> list[str]:
 
 def _restore(dataset: DatasetFold, saved: SavedDataset) -> list[str]:
     notes: list[str] = []
-    parts = {PROMPTS: "prompts", RESPONSES: "responses", FAILURES: "failures", HIDDEN_STATES: "hidden"}
     for name, mark in saved.marks.items():
         tail = dataset.tails[name]
         doubt = _doubt(tail.path, mark)
         if doubt:
             notes.append(f"{tail.path}: {doubt} since the checkpoint; counted again")
             continue
-        setattr(dataset.state, parts[name], getattr(saved.state, parts[name]))
+        setattr(dataset.state, _PARTS[name], getattr(saved.state, _PARTS[name]))
         tail.position = mark.position
     return notes
 
 
-def _mark(tail: Tail) -> FileMark | None:
-    if tail.position is None:
+def _mark(path: Path, position: Position | None) -> FileMark | None:
+    if position is None:
         return None
     try:
-        stat = tail.path.stat()
-        guard = _guard(tail.path, tail.position.offset)
+        stat = path.stat()
+        guard = _guard(path, position.offset)
     except OSError:
         return None
-    return FileMark(tail.position, stat.st_size, stat.st_mtime_ns, guard)
+    return FileMark(position, stat.st_size, stat.st_mtime_ns, guard)
 
 
 def _doubt(path: Path, mark: FileMark) -> str | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
+from contracts.fold.counts import Counts, ExtractTally
 from contracts.fold.failures import FailureFold, SampleFailure
 from contracts.fold.hidden import HiddenFold
 from contracts.fold.places import Places
@@ -17,6 +18,8 @@ from contracts.journal.tail import LineSink, Tail
 from contracts.records import NextStep
 from contracts.run_dir import FAILURES, HIDDEN_STATES, PROMPTS, RESPONSES, DatasetDir
 
+_PARTS: Final = {PROMPTS: "prompts", RESPONSES: "responses", FAILURES: "failures", HIDDEN_STATES: "hidden"}
+
 
 class DatasetState(msgspec.Struct):
     """What a checkpoint keeps of a data set."""
@@ -25,17 +28,6 @@ class DatasetState(msgspec.Struct):
     responses: ResponseFold = msgspec.field(default_factory=ResponseFold)
     failures: FailureFold = msgspec.field(default_factory=FailureFold)
     hidden: HiddenFold = msgspec.field(default_factory=HiddenFold)
-
-
-@dataclass(frozen=True)
-class ExtractTally:
-    """What became of samples that are not stored though somebody tried."""
-
-    failed: int = 0
-    """Whose last capture failed; given-up ones included, those left out for their length not."""
-    given_up: int = 0
-    skipped: int = 0
-    """Left out because they are too long."""
 
 
 class DatasetFold:
@@ -54,8 +46,8 @@ class DatasetFold:
             name: Tail(folder.path / name, extent=extent) for name in (PROMPTS, RESPONSES, FAILURES, HIDDEN_STATES)
         }
         self.state = DatasetState()
-        self._tally: ExtractTally | None = None
-        """Made when asked for, good until the next change: there may be many, and every status asks several times."""
+        self._counts: Counts | None = None
+        """Of the files as they are; None after every change."""
 
     @property
     def prompts(self) -> PromptFold:
@@ -79,13 +71,8 @@ class DatasetFold:
 
     def sink(self, file: str) -> LineSink:
         """Return the fold of one of the four files, by its name."""
-        sinks: dict[str, LineSink] = {
-            PROMPTS: self.prompts,
-            RESPONSES: self.responses,
-            FAILURES: self.failures,
-            HIDDEN_STATES: self.hidden,
-        }
-        return sinks[file]
+        sink: LineSink = getattr(self.state, _PARTS[file])
+        return sink
 
     def poll(self, most_bytes: int | None = None) -> bool:
         """Read what is new in the four files, of each at most about ``most_bytes``; return whether there was anything.
@@ -94,9 +81,9 @@ class DatasetFold:
             OSError: A file is there and cannot be read.
         """
         try:
-            changed = sum(tail.poll(self.sink(name), most_bytes) for name, tail in self.tails.items()) > 0
+            changed = sum([tail.poll(self.sink(name), most_bytes) for name, tail in self.tails.items()]) > 0
         except OSError:
-            self._tally = None  # of one file, while others may have been read
+            self._counts = None  # of one file, while others may have been read
             raise
         if self.responses.wants_exact:
             # How much is wrong must not depend on how the file was read.
@@ -104,40 +91,39 @@ class DatasetFold:
             self.tails[RESPONSES] = Tail(self.folder.responses, extent=self._extent)
             self.tails[RESPONSES].poll(self.responses, most_bytes)
         if changed:
-            self._tally = None
+            self._counts = None
         return changed
+
+    @property
+    def counts(self) -> Counts:
+        """What follows from the four files together."""
+        if self._counts is None:
+            self._counts = Counts(self.prompts, self.responses, self.failures, self.hidden)
+        return self._counts
 
     def take_notes(self) -> list[str]:
         """Return, once, what happened to the files (cut, replaced, deleted)."""
         notes: list[str] = []
         for fold in (self.prompts, self.responses, self.failures, self.hidden):
-            notes += [f"{self.name}: {note}" for note in fold.notes]
-            fold.notes.clear()
+            if fold.notes:
+                notes += [f"{self.name}: {note}" for note in fold.notes]
+                fold.notes.clear()
         return notes
 
     @property
     def usable_prompts(self) -> int | None:
-        """Prompts that can be sent, or None while there is no prompt file or nothing in it.
-
-        The daemon refuses lines of both kinds: objects that cannot be used, and what is no object at all.
-        """
-        prompts, bad = self.prompts.prompts, self.prompts.unreadable.count
-        if not prompts and not bad:
-            return None
-        return max(min(prompts, prompts + bad - len(self.failures.refused_lines)), 0)
+        """Prompts that can be sent, or None while there is no prompt file or nothing in it."""
+        return self.counts.usable_prompts
 
     @property
     def usable_pretokenized(self) -> int | None:
         """Those of the usable prompts that bring their own answer; None as for `usable_prompts`."""
-        if self.usable_prompts is None:
-            return None
-        return self.prompts.pretokenized - sum(map(self.prompts.is_masked, self.failures.refused_lines))
+        return self.counts.usable_pretokenized
 
     @property
     def prompts_to_answer(self) -> int | None:
         """Usable prompts that need an answer; None as for `usable_prompts`."""
-        usable, masked = self.usable_prompts, self.usable_pretokenized
-        return None if usable is None or masked is None else usable - masked
+        return self.counts.prompts_to_answer
 
     @property
     def pretokenized(self) -> bool:
@@ -153,8 +139,7 @@ class DatasetFold:
     @property
     def failed(self) -> int:
         """Samples that failed and have no response; quarantined ones included."""
-        known = sum(1 for _ in self.open_failures())
-        return known + sum(1 for key in self.responses.failures if key not in self.failures.samples)
+        return self.counts.failed
 
     def given_up(self) -> Iterator[tuple[bytes, SampleFailure]]:
         """Yield samples that are not sent again unless a person says so."""
@@ -165,7 +150,7 @@ class DatasetFold:
     @property
     def quarantined(self) -> int:
         """How many samples are given up."""
-        return sum(1 for _ in self.given_up())
+        return self.counts.quarantined
 
     @property
     def to_store(self) -> int | None:
@@ -195,15 +180,7 @@ class DatasetFold:
     @property
     def extract_tally(self) -> ExtractTally:
         """How many samples are not stored, and what is to become of them."""
-        if self._tally is None:
-            failures, stored, retry = self.failures.extract, self.hidden.stored, NextStep.RETRY
-            # There may be one for each sample (a small dump folder), nearly all to be tried again: look closely at few.
-            ended = [key for key, failure in failures.items() if failure.next is not retry and key not in stored]
-            skipped = sum(failures[key].is_skipped for key in ended)
-            given_up = sum(failures[key].is_final for key in ended) - skipped
-            failed = len(failures.keys() - stored.keys()) - skipped
-            self._tally = ExtractTally(failed, given_up, skipped)
-        return self._tally
+        return self.counts.extract_tally
 
     @property
     def extract_given_up(self) -> int:

@@ -14,7 +14,7 @@ from contracts.records import HALTING, CaptureCheck, Failure, FailureClass, Next
 from contracts.sample_id import sample_key
 
 
-class SampleFailure(msgspec.Struct, array_like=True):
+class SampleFailure(msgspec.Struct, array_like=True, frozen=True):
     """The last failed attempt of one sample."""
 
     error: FailureClass

@@ -25,7 +25,7 @@ class StoredForm(msgspec.Struct, array_like=True, frozen=True):
     model: str | None
 
 
-class StoredSize(msgspec.Struct, array_like=True, gc=False):
+class StoredSize(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What has to be taken off when a stored sample is dropped."""
 
     tokens: int
@@ -69,15 +69,6 @@ class HiddenFold(msgspec.Struct):
     history: History = msgspec.field(default_factory=History)
     """What was stored when, also of samples that were dropped since."""
     notes: list[str] = []
-
-    @property
-    def next_row(self) -> int:
-        """The first row behind all that are taken."""
-        return max(self.rows, default=-1) + 1
-
-    def free_rows(self) -> list[int]:
-        """Return the rows below `next_row` that no sample has, ascending: they are given out first."""
-        return sorted(set(range(self.next_row)) - self.rows.keys())
 
     def reset(self, why: str) -> None:
         """Start again; see `LineSink`."""

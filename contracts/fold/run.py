@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from contracts.fold.checkpoint import load_checkpoint, save_checkpoint
+from contracts.fold.checkpoint import Snapshot, load_checkpoint
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.events import EventFold
 from contracts.fold.telemetry import TelemetryFold
@@ -79,13 +79,20 @@ class RunFold:
         self.events.notes.clear()
         return any(changed)
 
+    def snapshot(self) -> Snapshot:
+        """Return what takes and writes a copy (to `RunDir.checkpoint`) while the fold goes on."""
+        return Snapshot(list(self.datasets.values()))
+
     def save_checkpoint(self) -> None:
         """Save the fold beside the journals.
 
         Raises:
             OSError: The file cannot be written.
         """
-        save_checkpoint(self.run.checkpoint, list(self.datasets.values()))
+        snapshot = self.snapshot()
+        for _ in snapshot.take():
+            pass
+        snapshot.write(self.run.checkpoint)
 
     def target_of(self, name: str) -> int | None:
         """Return a data set's token target: set by a person, else from run.toml; None: none."""

@@ -149,7 +149,7 @@ class Tail:
         if limit is not None and offset >= limit:
             self.position = Position(stat.st_dev, stat.st_ino, offset, 0, last, unended)
             return False
-        block = bytearray(min(BLOCK_BYTES, max(size - offset, 1)))
+        block = bytearray(min(BLOCK_BYTES, max(size - offset, 0) + 1))  # one more: what is read short is the end
         bulk = size - offset > BULK_BYTES
         while True:
             # Kept with every block: an error in the middle leaves what was fed and what counts as read in step.
@@ -166,6 +166,9 @@ class Tail:
                     sink.feed(block[ended:] if ended else block, end - ended, offset + ended, bulk)
                 offset, unended = offset + end, False
                 last = bytes(block[max(end - _REMEMBERED, 0) : end])
+                if end == got < len(block):
+                    self.position = Position(stat.st_dev, stat.st_ino, offset, stat.st_mtime_ns, last, unended)
+                    return True
             elif got < len(block):
                 if not unended and self._feed_unended(block, got, offset, sink):
                     offset, unended = offset + got, True

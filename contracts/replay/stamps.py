@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from typing import Any, Final
 
 import msgspec
@@ -10,6 +12,7 @@ from contracts.shapes import BadLine, decode_response_line
 
 _LATEST: Final = 1e11
 """Moments beyond are no times."""
+_LOGGED: Final = re.compile(rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:[,.](\d{1,6}))? ")
 
 
 class _Stamp(msgspec.Struct):
@@ -24,8 +27,10 @@ def stamp_of(line: bytes) -> float | None:
     """Return when a record was made, in Unix seconds; None where the line does not say it or cannot be read.
 
     Args:
-        line: Of any journal of ours, or a response of another tool; without its newline.
+        line: Of any journal of ours, a response of another tool, or of ``daemon.log``; without its newline.
     """
+    if line[:1].isdigit():
+        return logged_at(line)
     try:
         stamp = _DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -35,6 +40,21 @@ def stamp_of(line: bytes) -> float | None:
         return at
     facts = decode_response_line(line)
     return None if isinstance(facts, BadLine) or not facts else _time(facts[0].finished_at)
+
+
+def logged_at(line: bytes) -> float | None:
+    """Return when a line of a log was written, by the clock and the time zone of this machine; None: it says no time.
+
+    A line that goes on with the one before it (a traceback) says none.
+    """
+    match = _LOGGED.match(line)
+    if match is None:
+        return None
+    try:
+        whole = time.mktime(time.strptime(match[1].decode(), "%Y-%m-%d %H:%M:%S"))
+    except (ValueError, OverflowError):
+        return None
+    return whole + (float(f"0.{match[2].decode()}") if match[2] else 0.0)
 
 
 def _time(value: object) -> float | None:

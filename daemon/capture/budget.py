@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from contracts.fold.lengths import Lengths
 from contracts.records import CaptureCheck
 from daemon.capture.fault import CaptureFault
 from daemon.capture.leftovers import files_of_requests
@@ -115,15 +116,18 @@ class LengthEstimate:
 
     Args:
         max_new_tokens: Most that there can be; taken until one was seen.
+        seen: Lengths of the answers of earlier sessions, in buckets: without them the first captures after each start
+            would reserve room for the longest answers that there can be, and most would be refused.
     """
 
-    def __init__(self, max_new_tokens: int) -> None:
+    def __init__(self, max_new_tokens: int, seen: Iterable[Lengths] = ()) -> None:
         self._most = max_new_tokens
-        self._squares = 0.0
-        """Sum of squared distances from the mean (Welford)."""
-        self.count = 0
-        self.mean = 0.0
+        counts = [((low + high - 1) / 2, count) for lengths in seen for low, high, count in lengths.buckets()]
+        self.count = sum(count for _, count in counts)
+        self.mean = sum(tokens * count for tokens, count in counts) / max(self.count, 1)
         """Of those seen; 0 before any was."""
+        self._squares = sum((tokens - self.mean) ** 2 * count for tokens, count in counts)
+        """Sum of squared distances from the mean (Welford)."""
 
     def add(self, tokens: int) -> None:
         """Take an answer's length into account."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from contracts.wording import counted, human_bytes
 from daemon.store.sample import RowForm
 
 
@@ -41,12 +42,15 @@ class EstimateReport:
         basis = f"mean of {self.seen:,}" if self.seen else "assumed"
         verdict = "" if self.fits else f": {_gigabytes(self.missing_bytes)} too little"
         return (
-            f"about {_gigabytes(self.needed_bytes)} needed for {self.samples:,} samples of "
-            f"{self.tokens_per_sample:,.0f} tokens ({basis}), {_gigabytes(self.free_bytes)} free{verdict}"
+            f"about {_gigabytes(self.needed_bytes)} needed for {counted(self.samples, 'sample')} of "
+            f"{self.tokens_per_sample:,.0f} tokens ({basis}), "
+            f"{_gigabytes(self.free_bytes)} free beyond the reserve{verdict}"
         )
 
 
 def _gigabytes(count: int) -> str:
     """Return a size in both units that people have in mind."""
+    if count < 1e7:
+        return human_bytes(count)
     shown = f"{count / 1e9:,.0f} GB ({count / 2**30:,.0f} GiB)"
     return shown if count >= 1e10 else f"{count / 1e9:,.2f} GB ({count / 2**30:,.2f} GiB)"

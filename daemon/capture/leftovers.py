@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,18 +59,18 @@ def leftovers(folder: Path, tag: str) -> list[Leftover]:
     return [Leftover(rid, None if parts is None else parts.sample, rows[rid]) for rid, parts in parsed.items()]
 
 
-def sweep(folder: Path, tag: str, keep: set[str]) -> list[str]:
+def sweep(folder: Path, tag: str, is_wanted: Callable[[str], bool] = lambda rid: False) -> list[str]:
     """Remove what requests of this run have left, and return the rids whose files those were.
 
     Args:
         folder: The dump folder; it may be missing.
         tag: Of the run.
-        keep: Rids that are still wanted.
+        is_wanted: Whether the files of a rid stay.
 
     Raises:
         OSError: The folder cannot be read, or a file cannot be removed.
     """
-    unwanted = [left.rid for left in leftovers(folder, tag) if left.rid not in keep]
+    unwanted = [left.rid for left in leftovers(folder, tag) if not is_wanted(left.rid)]
     for rid in unwanted:
         remove_dump(folder, rid)
     return unwanted

@@ -16,10 +16,17 @@ class RowNumbers:
         Args:
             used: Numbers of the samples that are in it.
         """
-        taken = set(used)
-        self._next = max(taken, default=-1) + 1
-        self._free = [number for number in range(self._next) if number not in taken]  # ascending: a heap
         self._lock = threading.Lock()
+        self._next = 0
+        self._free: list[int] = []
+        self.take_over(used)
+
+    def take_over(self, used: Iterable[int]) -> None:
+        """Forget what was, while no number is out: the samples of the store have these now."""
+        taken = set(used)
+        with self._lock:
+            self._next = max(taken, default=-1) + 1
+            self._free = [number for number in range(self._next) if number not in taken]  # ascending: a heap
 
     def take(self) -> int:
         """Return a number that nobody has."""

@@ -6,22 +6,35 @@ import fcntl
 import math
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from contracts.records import CaptureCheck
 from daemon.capture.arrival import await_rows
 from daemon.capture.checks import CheckedRows, check_marks, check_rows_written
 from daemon.capture.dump import Dump, read_start, sound
 from daemon.capture.fault import CaptureFault
+from daemon.capture.final_norm import LastRows
 from daemon.capture.forms import AskedForm, difference
 from daemon.capture.leftovers import remove_dump
 from daemon.sglang_plugin.eagle3_sglang.dump_format import About, DumpFormatError, DumpHeader
+from daemon.store.floats import BITS, to_float32
+from daemon.store.norms import NormWeight
 
 _MOST_ABOUT_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What the dump of an answered probe says, and what it holds."""
+
+    about: About
+    """Of the scheduler that wrote it."""
+    header: DumpHeader
+    rows: LastRows
 
 
 def read_abouts(folder: Path, note: Callable[[str], None] | None = None) -> list[About]:
@@ -76,8 +89,8 @@ def objection(about: About, form: AskedForm, model: str | None) -> str | None:
     return None if found is None else found[1]
 
 
-def norm_weight(folder: Path, about: About) -> tuple[npt.NDArray[np.float32], float]:
-    """Return weight, [H], and epsilon of a server's final norm.
+def norm_weight(folder: Path, about: About) -> NormWeight:
+    """Return weight and epsilon of a server's final norm.
 
     Raises:
         DumpFormatError: They are not there, or damaged.
@@ -96,15 +109,16 @@ def norm_weight(folder: Path, about: About) -> tuple[npt.NDArray[np.float32], fl
         raise DumpFormatError(f"{path}: the final norm's weight is not finite")
     if not math.isfinite(about.norm_eps) or about.norm_eps < 0:
         raise DumpFormatError(f"{folder / about.file_name}: the final norm's epsilon is {about.norm_eps}")
-    return weight, about.norm_eps
+    return NormWeight(weight, about.norm_eps)
 
 
 async def probe_fault(
     folder: Path, rid: str, ids: Sequence[int], timeout_s: float, port: int | None = None
-) -> tuple[About, DumpHeader] | str:
+) -> Probed | str:
     """Return what the dump of an answered probe says of its server, or why there is none that can be used.
 
-    The dump is removed, whatever is wrong with it. Whether its form is the run's is for `objection` to say.
+    The dump is removed, whatever is wrong with it. Whether its form is the run's is for `objection` to say, whether its
+    last slot is what it says for `daemon.capture.final_norm.norm_fault`.
 
     Args:
         folder: The dump folder.
@@ -115,7 +129,7 @@ async def probe_fault(
     """
     try:
         await await_rows(folder, rid, len(ids), timeout_s)
-        found: tuple[About, DumpHeader] | str = _examine(folder, rid, ids)
+        found: Probed | str = _examine(folder, rid, ids)
     except CaptureFault as fault:
         found = _own_words(folder, port) or f"no usable dump of the probe: {fault.message}"
     try:
@@ -128,16 +142,16 @@ async def probe_fault(
     return found
 
 
-def _examine(folder: Path, rid: str, ids: Sequence[int]) -> tuple[About, DumpHeader]:
+def _examine(folder: Path, rid: str, ids: Sequence[int]) -> Probed:
     with Dump.open(folder, rid) as dump:
         check_rows_written(dump, len(ids))
         check_marks(*dump.marks(len(ids)), np.array(ids, np.int64))
-        for _ in CheckedRows(dump, len(ids)).blocks():
-            pass
+        blocks = [np.frombuffer(block, "u1") for block in CheckedRows(dump, len(ids)).blocks()]
         header = dump.header
+    bits = np.concatenate(blocks).view(BITS[header.dtype]).reshape(len(ids), header.slots, header.hidden_size)
     for about in _abouts(folder):
         if about.instance == header.instance:
-            return about, header
+            return Probed(about, header, LastRows.of(to_float32(bits, header.dtype), header.dtype, header.norm))
     raise CaptureFault(
         CaptureCheck.MISSING,
         f"{folder}: there is no about.{header.instance}.json that says what the rows of that server are: was the "

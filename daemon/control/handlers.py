@@ -16,7 +16,7 @@ from contracts.sample_id import SampleId
 from contracts.status import RunStatus
 from contracts.version import version
 from daemon.events import EventLog
-from daemon.wishes import Requeued, retry_refusal, set_data, set_message, set_refusal
+from daemon.wishes import Requeued, nothing_to_retry, retry_refusal, set_data, set_message, set_refusal
 
 
 class Controlled(Protocol):
@@ -141,6 +141,8 @@ class Handlers:
             return _refused(refusal)
         record = Requeue(at=self._daemon.clock.now(), error=command.error, sample_id=command.sample_id)
         done = self._daemon.requeue(record, command.dataset)
+        if not done:
+            return commands.Reply(ok=True, message=nothing_to_retry(command), result={"samples": 0})
         self._daemon.events.emit(Severity.INFO, "control.retry", str(done), dataset=command.dataset)
         return commands.Reply(ok=True, message=str(done), result={"samples": done.samples})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from daemon.embedded.config import load_config
 from daemon.embedded.dump_faults import DUMP_FAULTS, DumpFaults
 from daemon.embedded.faults import PROBABILITIES, Faults
 from daemon.embedded.options import DUMP_DTYPES, DUMP_NORMS, Options
@@ -74,8 +75,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _add_dumping(parser: argparse.ArgumentParser) -> None:
     dump = parser.add_argument_group("hidden states")
+    count = load_config().num_hidden_layers
+    layers = f"0-based outputs, 0..{count - 2} (default: 1 3 4); the model has {count} layers, the last is dumped too"
     dump.add_argument("--dump-dir", type=Path, metavar="DIR", help="dump those of rids that begin with e3. there")
-    dump.add_argument("--dump-layers", type=int, nargs="+", default=[1, 3, 4], metavar="L", help="0-based outputs")
+    dump.add_argument("--dump-layers", type=int, nargs="+", default=[1, 3, 4], metavar="L", help=layers)
     dump.add_argument("--dump-norm", choices=DUMP_NORMS, default=DUMP_NORMS[0], help="of the last slot")
     dump.add_argument("--dump-dtype", choices=DUMP_DTYPES, default=DUMP_DTYPES[0])
     dump.add_argument("--dump-token-rows", action="store_true", help="rows hold their token's id, nothing else")

@@ -21,10 +21,12 @@ from daemon.embedded.config import ModelConfig
 from daemon.embedded.dump_faults import OTHER_FORM, Alteration, DumpFaults, FilesWithHoles, Part
 from daemon.embedded.dump_form import spoilt, told_by
 from daemon.embedded.model import TinyLlama, limit_threads
+from daemon.request_ids import is_probe
 from daemon.sglang_plugin.eagle3_sglang.dump_format import OVER_WEIGHT, RID, About
 from daemon.sglang_plugin.eagle3_sglang.final_norm import FinalNorm
 from daemon.sglang_plugin.eagle3_sglang.instance_files import write_instance
-from daemon.sglang_plugin.eagle3_sglang.writer import DumpWriter, RowBatch
+from daemon.sglang_plugin.eagle3_sglang.rows import RowBatch
+from daemon.sglang_plugin.eagle3_sglang.writer import DumpWriter
 from daemon.store.sample import RowForm
 
 MOST_PENDING_BYTES: Final = 256 << 20
@@ -52,7 +54,7 @@ class Dumper:
         config: of the model.
         seed: of its weights.
         faults: may be changed at any time.
-        token_rows: rows that hold their token's id and nothing else, exact in bfloat16 up to id 256.
+        token_rows: rows (but of probes) that hold their token's id and nothing else, exact in bfloat16 up to id 256.
 
     Raises:
         OSError: the folder cannot be written.
@@ -100,15 +102,18 @@ class Dumper:
                 request = self._request(rid)
                 if request is None:
                     continue
-                if request.alteration is None:
+                if request.alteration is None and self._token_rows and is_probe(rid):
+                    own = self._part(self._form, states, ids, positions, list(places), token_rows=False)
+                    self._send(self._form, [rid], [count], own)
+                elif request.alteration is None:
                     plain_rids.append(rid)
                     plain_counts.append(count)
                     plain.extend(places)
                 else:
-                    part = self._part(request.form, states, ids, positions, list(places))
+                    part = self._part(request.form, states, ids, positions, list(places), self._token_rows)
                     self._write(request, request.alteration.take(part))
             if plain:
-                part = self._part(self._form, states, ids, positions, plain)
+                part = self._part(self._form, states, ids, positions, plain, self._token_rows)
                 self._send(self._form, plain_rids, plain_counts, part)
 
     def finished(self, rid: str, output_ids: Sequence[int]) -> None:
@@ -208,13 +213,14 @@ class Dumper:
         return self._writers[form]
 
     def _part(
-        self, form: RowForm, states: States, ids: Sequence[int], positions: Sequence[int], places: list[int]
-    ) -> Part:
+        self, form: RowForm, states: States, ids: Sequence[int], positions: Sequence[int], places: list[int],
+        token_rows: bool,
+    ) -> Part:  # fmt: skip
         """The rows at `places` of a pass."""
         every = len(places) == len(ids)
         rows = states.rows(form, None if every else places)
         kept = list(ids) if every else [ids[place] for place in places]
-        if self._token_rows:
+        if token_rows:
             rows = torch.tensor(kept, dtype=rows.dtype)[:, None].expand_as(rows).clone()
         return Part(rows, kept, list(positions) if every else [positions[place] for place in places])
 

@@ -68,7 +68,10 @@ class Options:
     def _check_dump(self) -> None:
         layers, last = self.dump_layers, load_config().num_hidden_layers - 1
         if not layers or len(set(layers)) != len(layers) or min(layers) < 0 or max(layers) >= last:
-            raise ValueError(f"dump_layers must be different ids of 0..{last - 1}, not {list(layers)}")
+            raise ValueError(
+                f"dump_layers must be different ids of 0..{last - 1}, not {list(layers)}: 0-based outputs of a "
+                f"model with {last + 1} layers, whose last one is dumped in any case"
+            )
         if self.dump_norm not in DUMP_NORMS:
             raise ValueError(f"dump_norm must be one of {', '.join(DUMP_NORMS)}, not {self.dump_norm}")
         if self.dump_dtype not in DUMP_DTYPES:

@@ -48,6 +48,7 @@ class Captures:
         clock: Gives the times.
         events: Takes what a person should read.
         condition: Told when a store cannot be written.
+        lengths: Says how long answers are to be expected.
     """
 
     def __init__(
@@ -59,10 +60,11 @@ class Captures:
         clock: Clock,
         events: EventLog,
         condition: Condition,
+        lengths: LengthEstimate,
     ) -> None:
         self.folder = rows.folder
         self._rows = rows
-        self.lengths = LengthEstimate(config.max_new_tokens)
+        self.lengths = lengths
         self._config = config
         self._rids = rids
         self._writer = writer
@@ -73,6 +75,8 @@ class Captures:
         self._open: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._storing = asyncio.Semaphore(STORING)
+        self._stuck = asyncio.Event()
+        """The last sample could not be written into its store."""
         self.tidies = False
         """Whether dumps of no open capture are removed: not before those of earlier sessions are adopted."""
 
@@ -197,9 +201,11 @@ class Captures:
                     record = await in_thread(work, "store")
                 except OSError as error:
                     where = error.filename or store.folder
+                    self._stuck.set()
                     self._condition.set_trouble(source, f"{where}: hidden states cannot be stored: {_words(error)}")
                     await asyncio.sleep(ROOM_RETRY_S)
                     continue
+                self._stuck.clear()
                 self._condition.set_trouble(source, None)
                 return record
 
@@ -254,9 +260,15 @@ class Captures:
                 self.close(rid)
 
     async def stop(self, wait_s: float) -> None:
-        """Let what is being stored finish, for a while; what is left is adopted or made again at the next start."""
-        if self._tasks:
-            await asyncio.wait(list(self._tasks), timeout=wait_s)
+        """Let what is being stored finish, for a while; what is left is adopted or made again at the next start.
+
+        Where a store cannot be written, nothing is waited for.
+        """
+        loop = asyncio.get_running_loop()
+        give_up_at, stuck = loop.time() + wait_s, loop.create_task(self._stuck.wait())
+        while self._tasks and not stuck.done() and (left_s := give_up_at - loop.time()) > 0:
+            await asyncio.wait({*self._tasks, stuck}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        stuck.cancel()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

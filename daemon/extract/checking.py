@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contracts.fold.run import RunFold
 from contracts.run_config import RunConfig
 from contracts.run_dir import RunDir
+from contracts.wording import human_bytes
 from daemon.capture.budget import dump_bytes, free_budget, measure
 from daemon.extract.room import PromptTotals, room_report, still_to_store
 from daemon.extract.rows_of_servers import RowsOfServers
 from daemon.fingerprint import store_difference
-from daemon.request_ids import run_tag
+from daemon.run_tag import run_tag
 from daemon.servers.probe import Probe
 from daemon.store.sample import RowForm
 
@@ -44,12 +45,19 @@ class CheckedExtraction:
         self._fold = fold
         self.totals: dict[str, PromptTotals] = {}
         """Of the data sets' prompts; filled in by whoever reads them."""
+        self.coming: dict[str, tuple[int, int]] = {}
+        """By data set: samples, and their tokens, whose answers are taken over at the start; filled in likewise."""
         stored = (dataset.hidden.form for dataset in fold.datasets.values())
-        self._servers = RowsOfServers(config, next((form for form in stored if form is not None), None))
+        self._servers = RowsOfServers(run, config, next((form for form in stored if form is not None), None))
 
     async def objection(self, probe: Probe) -> str | None:
         """Return why rows of a server that answers as agreed cannot be used, or None."""
         return await self._servers.objection(probe)
+
+    @property
+    def row_bytes(self) -> int | None:
+        """Bytes that one token takes in the store; None while no server has told."""
+        return None if self._servers.form is None else self._servers.form.row_bytes
 
     def findings(self) -> Iterator[Checked]:
         """Yield what was found, once the servers were asked."""
@@ -67,7 +75,7 @@ class CheckedExtraction:
         if not os.access(folder, os.W_OK | os.X_OK):
             yield Checked("error", f"{folder}: cannot be written to: servers and daemon must run as the same user")
         if form is None:
-            yield Checked("warning", f"{folder}: {budget / 1e9:,.1f} GB for dumps; what a row takes no server has told")
+            yield Checked("warning", f"{folder}: {human_bytes(budget)} for dumps; what a row takes no server has told")
             return
         yield self._budget(budget, form)
         yield self._store(form)
@@ -76,7 +84,7 @@ class CheckedExtraction:
         rows = budget // (form.row_bytes or 1)
         longest = self._config.extract.max_tokens or self._config.max_new_tokens
         what = (
-            f"{self._servers.folder}: {budget / 1e9:,.2f} GB for dumps, {rows:,} rows of {form.row_bytes:,} bytes "
+            f"{self._servers.folder}: {human_bytes(budget)} for dumps, {rows:,} rows of {form.row_bytes:,} bytes "
             f"(layers {', '.join(map(str, form.layers))} and the last, {form.hidden_size} x {form.dtype})"
         )
         if dump_bytes(longest, form.row_bytes) > budget:
@@ -90,7 +98,9 @@ class CheckedExtraction:
     def _store(self, form: RowForm) -> Checked:
         where = self._run.stores if self._run.stores.exists() else self._run.path  # they may be on a disk of their own
         free = shutil.disk_usage(where).free - int(self._config.alerts.disk_free_min_gb * 1e9)
-        wanted = still_to_store(self._fold, self._config, self.totals)
+        known = still_to_store(self._fold, self._config, self.totals)
+        samples, tokens = (sum(part) for part in zip((0, 0), *self.coming.values(), strict=True))
+        wanted = replace(known, samples=known.samples + samples, tokens=known.tokens + tokens)
         report = room_report(wanted, self._fold, form, free)
         what = f"{self._run.stores}: {report.text}"
         if report.fits:

@@ -16,6 +16,7 @@ from contracts.fold.hidden import HiddenFold
 from contracts.records import DroppedSample, Severity, StoredSample, encode_line
 from contracts.run_config import Extract, RunConfig
 from contracts.run_dir import RunDir
+from contracts.wording import counted
 from daemon.events import EventLog
 from daemon.extract.stores import Store
 from daemon.store.dataset_files import (
@@ -31,8 +32,8 @@ from daemon.store.index import read_index
 from daemon.store.layout import StoreError
 from daemon.store.layouts import Renumbering
 from daemon.store.norms import NormWeight
-from daemon.store.repair import remove_strays
 from daemon.store.speculators_ import closing_moves
+from daemon.store.unrecorded import given_up_files, remove_files
 from daemon.store.vocabulary import TokenCounts
 from daemon.threads import in_thread
 from daemon.writer import Writer
@@ -100,6 +101,8 @@ class Completing:
             records: dict[str, list[StoredSample]] = {}
             for name, store in stores.items():
                 records[name] = await in_thread(partial(self._close_gaps, store), "store-renumber")
+                # A person may ask for retries meanwhile.
+                store.numbers.take_over([*(record.row for record in records[name]), *store.reserved])
             await self._until_written()
             counts = TokenCounts()
             for name, store in stores.items():
@@ -124,8 +127,8 @@ class Completing:
             self._events.emit(
                 Severity.INFO,
                 COMPLETED,
-                f"{name}: {len(records[name])} samples are complete in {store.folder}, with what their trainer reads "
-                f"beside them",
+                f"{name}: {counted(len(records[name]), 'sample is', 'samples are')} complete in {store.folder}, with "
+                f"what their trainer reads beside them",
                 dataset=name,
             )
 
@@ -134,11 +137,25 @@ class Completing:
         records = list(read_index(store.index_path).records.values())
         if isinstance(store.layout, Renumbering):
             moves = {record.row: row for record, row in closing_moves(records)}
+            self._check_free(store, set(moves.values()))
             records = [
                 self._moved(store, store.layout, record, moves[record.row]) if record.row in moves else record
                 for record in records
             ]
         return sorted(records, key=lambda record: record.row)
+
+    def _check_free(self, store: Store, rows: set[int]) -> None:
+        """See that no file without a record would be written over.
+
+        Raises:
+            StoreError: One would be.
+        """
+        in_the_way = sorted(rows.intersection(store.reserved))
+        if in_the_way:
+            raise StoreError(
+                f"the index does not know the file of number {in_the_way[0]} in {store.folder}, and it is in the way: "
+                f"eagle3 verify {self._run.path} --repair looks what it is"
+            )
 
     def _moved(self, store: Store, layout: Renumbering, record: StoredSample, row: int) -> StoredSample:
         """Give a sample the number of a gap; its file stays under the old name too, until the index is on the disk."""
@@ -151,10 +168,10 @@ class Completing:
         return moved
 
     def _tidy(self, store: Store, records: list[StoredSample], counts: TokenCounts) -> None:
-        """Remove what no record accounts for, and count the tokens that are learned from."""
+        """Remove files that samples had before they were renumbered, and count the tokens that are learned from."""
         with store.index_path.open("rb+") as index:
             os.fsync(index.fileno())  # until then a power cut needs the files under their old names
-        remove_strays(store.layout.strays(records))
+        remove_files(given_up_files(store.layout, store.folder, read_index(store.index_path)))
         count_tokens(store.layout, records, counts, self._config.extract.draft_vocab_size)
 
     def _write_files(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -11,16 +12,15 @@ from typing import Final
 from contracts.clock import Clock
 from contracts.fold.run import RunFold
 from contracts.records import Severity
-from contracts.run_config import AFTERWARDS, RunConfig
+from contracts.run_config import RunConfig
 from contracts.run_dir import RunDir
-from daemon.capture.dump import Dump
-from daemon.capture.fault import CaptureFault
-from daemon.capture.leftovers import leftovers, sweep
+from daemon.capture.budget import LengthEstimate
+from daemon.capture.leftovers import Leftover, leftovers, sweep
 from daemon.condition import Condition
 from daemon.events import EventLog
+from daemon.extract.adopting import LeftDumps
 from daemon.extract.captures import Captures
 from daemon.extract.completing import Completing, is_described
-from daemon.extract.entry import ExtractEntry
 from daemon.extract.fitting import Fitting, SampleLimits
 from daemon.extract.orders import Orders
 from daemon.extract.places import ResponsePlaces
@@ -30,8 +30,10 @@ from daemon.extract.rows_of_servers import RowsOfServers
 from daemon.extract.settling import Settling
 from daemon.extract.stores import Opened, open_store
 from daemon.prompts.index import PromptIndex, PromptLimits
-from daemon.request_ids import RequestIds, parse_rid, sample_hash
+from daemon.request_ids import CAPTURED, RequestIds, parse_rid
+from daemon.run_tag import kept_tag
 from daemon.servers.probe import Probe
+from daemon.store.norm_file import NORM_FILE, write_norm
 from daemon.threads import in_thread
 from daemon.writer import Writer
 
@@ -78,8 +80,10 @@ class Extraction:
         self._events = events
         self._clock = clock
         stored = (dataset.hidden.form for dataset in fold.datasets.values())
-        self._servers = RowsOfServers(config, next((form for form in stored if form is not None), None))
-        self.captures = Captures(config, self._servers, rids, writer, clock, events, condition)
+        self._servers = RowsOfServers(run, config, next((form for form in stored if form is not None), None))
+        seen = [dataset.responses.lengths for dataset in fold.datasets.values()]
+        lengths = LengthEstimate(config.max_new_tokens, seen)
+        self.captures = Captures(config, self._servers, rids, writer, clock, events, condition, lengths)
         self._settling = Settling(writer, events, clock, recheck)
         self._opened: dict[str, Opened] = {}
         self._queues: dict[str, ExtractQueue] = {}
@@ -92,26 +96,53 @@ class Extraction:
             OSError: One of them cannot be used.
         """
         self.captures.open_folder()
+        self._say_former()
         for name, dataset in self._fold.datasets.items():
-            work = partial(
-                open_store, self._run, dataset, self._config.extract.layout, self._clock.now(), self._writer.append
-            )
+            work = partial(open_store, self._run, dataset, self._config.extract, self._clock.now(), self._writer.append)
             opened = self._opened[name] = await in_thread(work, "store-open")
             for said in opened.said:
                 self._events.emit(Severity.WARNING, "store.repaired", f"{name}: {said}", dataset=name)
 
     async def objection(self, probe: Probe) -> str | None:
         """Return why rows of a server that answers as agreed cannot be used, or None."""
-        return await self._servers.objection(probe)
+        found = await self._servers.objection(probe)
+        if found is None:
+            # Not only at the end: a daemon that starts again must know of which checkpoint the rows are.
+            await in_thread(self._keep_norm, "norm-write")
+        return found
+
+    def _keep_norm(self) -> None:
+        """Write the final norm into the stores that have none. Blocking."""
+        norm = self._servers.norm
+        for opened in self._opened.values():
+            folder = opened.store.folder
+            if norm is not None and not (folder / NORM_FILE).exists():
+                with suppress(OSError):  # the end of the work writes it too, and says why it cannot
+                    write_norm(folder, norm)
 
     async def make_queues(self, indexes: dict[str, PromptIndex], limits: PromptLimits) -> dict[str, ExtractQueue]:
-        """Return the queues of all data sets, after what an earlier session left in the dump folder was looked at."""
+        """Return the queues of all data sets; whole dumps of an earlier session are taken, the others removed."""
+        folder, tag = self.captures.folder, self._rids.tag
+        found = await in_thread(partial(leftovers, folder, tag), "dumps-look")
+        left = LeftDumps(folder, found)
         for name, index in indexes.items():
             places = ResponsePlaces(self._fold.datasets[name].folder.responses)
             with suppress(OSError):  # the queue says so, and tries again
                 await in_thread(places.read_all, "responses-read")
-            self._queues[name] = self._make_queue(name, index, places, limits)
-        self._adopt(list(self._queues.values()))
+            queue = self._queues[name] = self._make_queue(name, index, places, limits)
+            while queue.fill(left):  # noqa: ASYNC110 - it is work, in slices
+                await asyncio.sleep(0)  # there may be 100,000 samples
+        removed = await in_thread(
+            partial(sweep, folder, tag, lambda rid: rid in left.taken or self._is_of_now(rid)), "dumps-sweep"
+        )
+        self.captures.tidies = True
+        if left.taken or removed:
+            self._events.emit(
+                Severity.INFO,
+                "dumps.adopted",
+                f"{folder}: {len(left.taken)} whole dumps of an earlier session are taken, "
+                f"{len(removed)} others were removed",
+            )
         return dict(self._queues)
 
     def _make_queue(self, name: str, index: PromptIndex, places: ResponsePlaces, limits: PromptLimits) -> ExtractQueue:
@@ -136,56 +167,10 @@ class Extraction:
             while_generating=self._config.captures_generating,
         )
 
-    def _adopt(self, queues: list[ExtractQueue]) -> None:
-        """Take whole dumps of samples that are still wanted; remove the others."""
-        left = leftovers(self.captures.folder, self._rids.tag)
-        rids = [each.rid for each in left]
-        by_hash: dict[str, list[str]] = {}
-        for each in left:
-            if each.sample_hash is not None and each.rows_bytes:
-                by_hash.setdefault(each.sample_hash, []).append(each.rid)
-        adopted: set[str] = set()
-        for queue in queues if by_hash else []:
-            adopted |= self._adopt_into(queue, by_hash)
-        removed = sweep(self.captures.folder, self._rids.tag, adopted | set(filter(self._is_of_now, rids)))
-        self.captures.tidies = True
-        if adopted or removed:
-            self._events.emit(
-                Severity.INFO,
-                "dumps.adopted",
-                f"{self.captures.folder}: {len(adopted)} whole dumps of an earlier session are taken, "
-                f"{len(removed)} others were removed",
-            )
-
     def _is_of_now(self, rid: str) -> bool:
         """Whether a request is one of this session: a server may be being probed."""
         parsed = parse_rid(rid)
         return parsed is not None and parsed.session == self._rids.session
-
-    def _adopt_into(self, queue: ExtractQueue, by_hash: dict[str, list[str]]) -> set[str]:
-        adopted: dict[bytes, str] = {}
-        for key, entry in queue.waiting_entries().items():
-            rids = by_hash.get(sample_hash(queue.name, key), [])
-            rid = next((rid for rid in rids if self._adopt_sample(queue, entry, rid)), None)
-            if rid is not None:
-                adopted[key] = rid
-        queue.remove_waiting(set(adopted))
-        return set(adopted.values())
-
-    def _adopt_sample(self, queue: ExtractQueue, entry: ExtractEntry, rid: str) -> bool:
-        rows = self._rows_written(rid)
-        if rows < entry.tokens:
-            return False
-        # A pass of its own has just the rows that are stored; before a cut there were more.
-        generated = rows >= entry.whole_tokens and not entry.prompt.pretokenized
-        return queue.adopt(entry, rid, generated=generated and self._config.extract.capture != AFTERWARDS)
-
-    def _rows_written(self, rid: str) -> int:
-        try:
-            with Dump.open(self.captures.folder, rid) as dump:
-                return dump.rows_written
-        except CaptureFault:
-            return 0
 
     def no_room(self, indexes: dict[str, PromptIndex]) -> str | None:
         """Return why the store cannot be expected to fit on its disk, or None; an assumption is no reason."""
@@ -214,8 +199,47 @@ class Extraction:
         stores = {name: opened.store for name, opened in self._opened.items()}
         await self._completing.complete(stores, self._servers.norm, self._servers.vocab_size)
 
-    async def stop(self) -> None:
-        """Let what is being stored finish, for a while."""
+    def _say_former(self) -> None:
+        """Say what lies in the dump folder of a directory that this one was copied from: nobody else might."""
+        kept = kept_tag(self._run.path)
+        if kept is None or kept.former_tag is None:
+            return
+        folder, left = self.captures.folder, leftovers(self.captures.folder, kept.former_tag)
+        if left:
+            self._events.emit(
+                Severity.WARNING,
+                "dumps.foreign",
+                f"{_sizes(left)} lie in {folder} that are of the run in {kept.former_path}, of which this one is a "
+                f"copy. They are left alone; should that run be no more: rm {folder}/{CAPTURED}{kept.former_tag}.*",
+            )
+
+    async def stop(self, *, finished: bool) -> None:
+        """Let what is being stored finish, for a while, and say what is left in the dump folder.
+
+        Args:
+            finished: Nothing is left to be stored: no dump is wanted any more, whatever it is of.
+        """
         for queue in self._queues.values():
             queue.close()
         await self.captures.stop(STOP_S)
+        folder, tag = self.captures.folder, self._rids.tag
+        try:
+            if finished:
+                await in_thread(partial(sweep, folder, tag), "dumps-sweep")
+            left = await in_thread(partial(leftovers, folder, tag), "dumps-look")
+        except OSError as error:
+            where = error.filename or folder
+            self._events.emit(Severity.WARNING, "dumps.left", f"{where}: cannot be tidied: {error.strerror or error}")
+            return
+        if left:
+            self._events.emit(
+                Severity.INFO,
+                "dumps.left",
+                f"{_sizes(left)} of samples that are not stored yet lie in {folder}. The next start takes those that "
+                f"are whole, and removes the others; without one: rm {folder}/{CAPTURED}{tag}.*",
+            )
+
+
+def _sizes(left: list[Leftover]) -> str:
+    dumps = "1 dump" if len(left) == 1 else f"{len(left)} dumps"
+    return f"{dumps} ({sum(each.rows_bytes for each in left) / 1e9:,.3f} GB)"

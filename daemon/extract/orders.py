@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from contracts.journal.stale import retry_stale
 from contracts.records import CaptureCheck, Response
-from contracts.run_config import GENERATING
+from contracts.run_config import AFTERWARDS, GENERATING
 from contracts.shapes.output_ids import ids_in
 from daemon.capture.fault import CaptureFault
 from daemon.capture.order import TakeOrder
 from daemon.extract.entry import ExtractEntry
 from daemon.prompts.index import PromptEntry, PromptIndex
 from daemon.prompts.refusals import PromptError
+
+
+class _Named(msgspec.Struct):
+    """Of a response line: only whose it is."""
+
+    rid: str | None = None
+
+
+_NAMED: Final = msgspec.json.Decoder(_Named)
 
 
 class SampleMovedError(PromptError):
@@ -36,8 +48,12 @@ class Orders:
         self._responses = responses
         self._vocab_size = vocab_size
 
-    def of_entry(self, entry: ExtractEntry, rid: str, capture: str) -> TakeOrder:
+    def of_entry(self, entry: ExtractEntry, rid: str) -> TakeOrder:
         """Return what is wanted of a sample whose sequence is in the files.
+
+        Args:
+            entry: The sample.
+            rid: Of the request: that which its response names, or a prefill pass.
 
         Raises:
             CaptureFault: Its ids or its mask cannot be used (``NO_IDS``).
@@ -45,15 +61,16 @@ class Orders:
             PromptError: Its prompt cannot be read any more.
         """
         prompt = entry.prompt
+        line = None if prompt.pretokenized else self._line(entry)
         order = TakeOrder(
             dataset=self._dataset,
             sample_id=prompt.sample_id,
             key=prompt.key,
             rid=rid,
             prompt_ids=self._index.read_ids(prompt),
-            output_ids=None if prompt.pretokenized else self._output_ids(entry),
+            output_ids=None if line is None else self._output_ids(entry, line),
             loss_mask=self._index.read_mask(prompt),
-            capture=capture,
+            capture=GENERATING if line is not None and _rid_in(line) == rid else AFTERWARDS,
             cached_tokens=None,
             server="",
             limit=entry.tokens if entry.tokens < entry.whole_tokens else None,
@@ -98,12 +115,14 @@ class Orders:
                 f"its loss mask is 0 on all of its {order.mask.size} tokens: there is nothing to learn from",
             )
 
-    def _output_ids(self, entry: ExtractEntry) -> bytes:
+    def _line(self, entry: ExtractEntry) -> bytes:
         path = self._responses
         try:
-            line = retry_stale("read", path, lambda: _read_at(path, entry.offset, entry.length))
+            return retry_stale("read", path, lambda: _read_at(path, entry.offset, entry.length))
         except OSError as error:
             raise SampleMovedError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+    def _output_ids(self, entry: ExtractEntry, line: bytes) -> bytes:
         ids = ids_in(line, entry.key)
         if ids is None:
             raise self._moved(entry)
@@ -114,6 +133,14 @@ class Orders:
         return SampleMovedError(
             f"{path}: sample {entry.sample_id!r} is not where it was: the file changed while in use"
         )
+
+
+def _rid_in(line: bytes) -> str | None:
+    """Return the request whose answer a line of our own is; None: a line of another tool."""
+    try:
+        return _NAMED.decode(line).rid
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def _read_at(path: Path, offset: int, length: int) -> bytes:

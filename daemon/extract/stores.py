@@ -9,16 +9,20 @@ from typing import Final
 
 from contracts.fold.dataset import DatasetFold
 from contracts.records import DroppedSample, encode_line
-from contracts.run_config import GENERATING
+from contracts.run_config import GENERATING, Extract
 from contracts.run_dir import RunDir
+from contracts.wording import counted
 from daemon.capture.row_numbers import RowNumbers
+from daemon.store.adopting import MOST_AT_START, Adopting, adopted_sentences
 from daemon.store.index import Index, read_index
 from daemon.store.layout import Layout
 from daemon.store.layouts import make_layout
-from daemon.store.reconcile import reconcile
+from daemon.store.reconcile import Reconciled, reconcile
 
 MOST_LOST: Final = 4096
 """Answers that a power cut can lose, at most: those of the last group commit."""
+TOLD: Final = 20
+"""So many sentences of one kind are events of their own."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Store:
     layout: Layout
     index_path: Path
     numbers: RowNumbers
+    reserved: tuple[int, ...] = ()
+    """Numbers in the names of files that no record accounts for and that were left: nobody may write over them."""
 
 
 @dataclass(frozen=True)
@@ -41,36 +47,52 @@ class Opened:
 
 
 def open_store(
-    run: RunDir, dataset: DatasetFold, layout: str, now: float, append: Callable[[Path, bytes], None]
+    run: RunDir, dataset: DatasetFold, extract: Extract, now: float, append: Callable[[Path, bytes], None]
 ) -> Opened:
-    """Open the store of a data set: what a crash left is removed, what is missing is taken out of the index.
+    """Open the store of a data set: what a crash left is removed, what is missing is taken out of the index, and what
+    the index has lost is put back.
 
     Blocking: call it in a thread.
 
     Args:
         run: The run directory.
         dataset: The data set's fold.
-        layout: Name of the layout.
+        extract: ``[extract]`` of run.toml.
         now: The time of the records.
         append: Takes lines for the index.
 
     Raises:
-        StoreError: The index has samples and the store no file at all.
+        StoreError: The index has samples and the store no file at all; or it lost more of them than can be looked at
+            before a start.
         OSError: Folder or index cannot be read or written.
     """
     folder = run.store(dataset.name)
     folder.mkdir(parents=True, exist_ok=True)
-    made = make_layout(layout, folder)
+    made = make_layout(extract.layout, folder)
     index = read_index(dataset.folder.hidden_states)
     said = _drop_unanswered(dataset, index, now, append)
-    found = reconcile(made, index, folder)
-    missing = {id(record) for record in found.missing}
+    found = reconcile(made, index, folder, Adopting(run, dataset.name, extract, at_most=MOST_AT_START))
     for record in found.missing:
         dropped = DroppedSample(sample_id=record.sample_id, why="its file is missing or cut short", at=now)
         append(dataset.folder.hidden_states, encode_line(dropped))
-    held = [record for record in index.records.values() if id(record) not in missing]
-    numbers = RowNumbers(record.row for record in held)
-    return Opened(Store(folder, made, dataset.folder.hidden_states, numbers), [*said, *found.sentences])
+    for record in found.adopted:
+        append(dataset.folder.hidden_states, encode_line(record))
+    reserved = tuple(row for piece in found.kept if (row := made.row_of(piece.file)) is not None)
+    numbers = RowNumbers([*(record.row for record in found.held), *reserved])
+    said += _told(found, f"eagle3 verify {run.path} shows them, with --repair they are removed")
+    return Opened(Store(folder, made, dataset.folder.hidden_states, numbers, reserved), said)
+
+
+def _told(found: Reconciled, what_to_do: str) -> list[str]:
+    """Return what was found in sentences for the events: of each kind the first ones, and how many there are."""
+    told = []
+    for kind in (found.lost, adopted_sentences(found.adopted), found.removed):
+        told += kind[:TOLD]
+        if len(kind) > TOLD:
+            told.append(f"and {counted(len(kind) - TOLD, 'more sentence')} like the last one")
+    if found.remark is not None:
+        told.append(f"{found.remark}: {what_to_do}")
+    return told
 
 
 def _drop_unanswered(
@@ -88,11 +110,11 @@ def _drop_unanswered(
     ]
     if len(lost) > MOST_LOST:
         return [
-            f"{len(lost)} stored samples have no answer in {dataset.folder.responses}: was it replaced? They are left "
-            f"as they are; eagle3 verify names them"
+            f"{counted(len(lost), 'stored sample has', 'stored samples have')} no answer in "
+            f"{dataset.folder.responses}: was it replaced? They are left as they are; eagle3 verify names them"
         ]
-    for key, record in lost:
+    for _, record in lost:
         dropped = DroppedSample(sample_id=record.sample_id, why="its answer is not in the response file", at=now)
         append(dataset.folder.hidden_states, encode_line(dropped))
-        del index.records[key]
+        index.apply(dropped)
     return [f"sample {record.sample_id!r} will be made again: its answer is not there" for _, record in lost]

@@ -195,7 +195,7 @@ class Scheduler:
         return min(ready, key=lambda queue: (queue.in_flight + 1) / queue.weight, default=None)
 
     def _start(self, attempt: Attempt) -> None:
-        attempt.slot.outstanding += 1
+        attempt.slot.opened(attempt.started)
         if self._silent_since is None:
             self._silent_since = attempt.started
         task = asyncio.get_running_loop().create_task(self._run(attempt))
@@ -237,8 +237,8 @@ class Scheduler:
             job, attempt.slot.client, self._clock, generate.request_timeout_s, generate.think_end_token
         )
         if isinstance(outcome, Response):
-            self._silent_since = time.monotonic()
-            attempt.slot.failed_in_a_row = 0
+            self._silent_since = now = time.monotonic()
+            attempt.slot.answered(now)
             attempt.fruitful = True
             attempt.queue.accept(attempt, outcome)
             return

@@ -25,6 +25,8 @@ _NESTED_INFO: Final = ("internal_states", "server_args", "scheduler_info")
 """Keys under which other versions keep what 0.5.23 has at the top of /server_info; later ones win, the top wins all."""
 _NESTED_CONFIG: Final = ("text_config", "language_config", "llm_config", "thinker_config")
 """Keys of a multimodal config.json that hold the language model's own config."""
+HEALTH_TIMEOUT_S: Final = 30.0
+"""The real server runs a forward pass for /health: a second at least, and it gives up after 20."""
 _PROXIES: Final = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 _Info = TypeVar("_Info", bound=msgspec.Struct)
@@ -60,6 +62,14 @@ def proxy_note(urls: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
     return (
         f"{', '.join(names)} in the environment is not used for SGLang servers: {', '.join(concerned)} called directly"
     )
+
+
+class Health(msgspec.Struct, frozen=True):
+    """An answer of ``/health``: 503 at once until a server's own warm-up is over, or after 20 s of a forward pass that
+    gets nowhere (it hangs, or is in a long prefill); 404 of another kind of server."""
+
+    status: int
+    took_s: float
 
 
 class ServerControl:
@@ -150,6 +160,15 @@ class ServerControl:
             return None
         return values
 
+    def health(self) -> Health | None:
+        """Return what ``/health`` answers; None: nothing that can be read. Not for a busy server: see `Health`.
+
+        Raises:
+            ServerUnreachable: No answer.
+        """
+        answer = self._send("/health", HEALTH_TIMEOUT_S)
+        return None if answer is None else Health(answer.status_code, answer.elapsed.total_seconds())
+
     def vocab_size(self, model_path: str | None) -> int | None:
         """Return the vocabulary size from ``config.json`` under a model path of this machine; None: not known here.
 
@@ -195,16 +214,8 @@ class ServerControl:
 
     def _get(self, path: str) -> bytes | None:
         """Return the body of a 200; record anything else."""
-        try:
-            answer = self._session.get(self.url + path, timeout=self._timeout_s, allow_redirects=False)
-        except requests.ReadTimeout as error:
-            raise self._silent() from error
-        except requests.ConnectionError as error:
-            if any(isinstance(arg, ReadTimeoutError) for arg in error.args):  # in the middle of the body
-                raise self._silent() from error
-            raise ServerUnreachable(self.url, _reason(error)) from error
-        except requests.RequestException as error:  # cut off in the body, a broken encoding, an unusable URL
-            self._problem(path, f"unreadable answer: {error}")
+        answer = self._send(path, self._timeout_s)
+        if answer is None:
             return None
         if answer.status_code in _NOT_THERE:
             self._problems.pop(path, None)
@@ -218,8 +229,22 @@ class ServerControl:
         self._problems.pop(path, None)
         return answer.content
 
-    def _silent(self) -> ServerUnreachable:
-        return ServerUnreachable(self.url, f"no answer within {self._timeout_s:g} s", timed_out=True)
+    def _send(self, path: str, timeout_s: float) -> requests.Response | None:
+        """Return the answer; record one that cannot be read."""
+        try:
+            return self._session.get(self.url + path, timeout=(self._timeout_s, timeout_s), allow_redirects=False)
+        except requests.ReadTimeout as error:
+            raise self._silent(timeout_s) from error
+        except requests.ConnectionError as error:
+            if any(isinstance(arg, ReadTimeoutError) for arg in error.args):  # in the middle of the body
+                raise self._silent(timeout_s) from error
+            raise ServerUnreachable(self.url, _reason(error)) from error
+        except requests.RequestException as error:  # cut off in the body, a broken encoding, an unusable URL
+            self._problem(path, f"unreadable answer: {error}")
+            return None
+
+    def _silent(self, timeout_s: float) -> ServerUnreachable:
+        return ServerUnreachable(self.url, f"no answer within {timeout_s:g} s", timed_out=True)
 
     def _problem(self, path: str, what: str) -> None:
         self._problems[path] = f"{self.url}{path}: {what}"

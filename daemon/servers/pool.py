@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,8 +13,10 @@ from typing import Any, Final
 from contracts.run_config import ConfigError, RunConfig
 from contracts.run_config import Server as ServerConfig
 from daemon.servers.client import SglangClient
+from daemon.servers.differing import differences
 from daemon.servers.info import ServerControl, ServerUnreachable
-from daemon.servers.probe import DOWN, OK, REFUSED, UNREADY, Probe, probe_server
+from daemon.servers.probe import DOWN, OK, REFUSED, STARTING, UNREADY, Probe, probe_server
+from daemon.servers.standing import Standing
 from daemon.threads import in_thread
 
 PROBE_EVERY_S: Final = 2.0
@@ -37,11 +40,17 @@ class ServerSlot:
     client: SglangClient
     control: ServerControl
     state: str = UNTRIED
-    """``untried``, then ``ok``, ``unready`` (there, but it cannot answer yet or any more), ``down`` or ``refused``
-    (answers, but not as agreed)."""
+    """``untried``, then ``ok``, ``starting`` (its own warm-up is not over), ``unready`` (there, but it cannot answer
+    yet or any more), ``down`` or ``refused`` (answers, but not as agreed)."""
     reason: str | None = None
     probe: Probe | None = None
+    healthy: bool = False
+    """Whether it has said so once since it came up."""
     outstanding: int = 0
+    busy_since: float = 0.0
+    """When the first of the requests that are open now, one after the other, was sent; monotonic."""
+    answered_at: float | None = None
+    """When its last answer was accepted; monotonic; None: none was in this session."""
     open_rids: set[str] = field(default_factory=set)
     life: int = 0
     """Counts its deaths: a request that began in an earlier life was lost with it."""
@@ -53,6 +62,17 @@ class ServerSlot:
     lost_check: asyncio.Task[bool] | None = None
     checked_at: float = 0.0
     sick_check: asyncio.Task[bool] | None = None
+
+    def opened(self, now: float) -> None:
+        """A request is sent there, at this monotonic time."""
+        if not self.outstanding:
+            self.busy_since = now
+        self.outstanding += 1
+
+    def answered(self, now: float) -> None:
+        """An answer of it is accepted, at this monotonic time."""
+        self.failed_in_a_row = 0
+        self.answered_at = now
 
 
 class ServerPool:
@@ -112,13 +132,16 @@ class ServerPool:
         """Whether every server has been probed at least once."""
         return all(slot.state != UNTRIED for slot in self.slots)
 
-    def outstanding(self, url: str) -> int | None:
-        """Return the open requests at a server."""
-        return next((slot.outstanding for slot in self.slots if slot.url == url), None)
-
-    def refusal(self, url: str) -> str | None:
-        """Return why a server gets no work although it answers, or None."""
-        return next((slot.reason for slot in self.slots if slot.url == url and slot.state == REFUSED), None)
+    def standing(self, url: str) -> Standing:
+        """Return what the daemon itself knows of a server; from any thread."""
+        slot = next(slot for slot in self.slots if slot.url == url)
+        now, outstanding, answered_at = time.monotonic(), slot.outstanding, slot.answered_at
+        return Standing(
+            outstanding,
+            last_answer_s=None if answered_at is None else now - answered_at,
+            silent_s=now - max(slot.busy_since, answered_at or 0.0) if outstanding else None,
+            held=(slot.state, slot.reason) if slot.state in (REFUSED, STARTING) else None,
+        )
 
     async def died(self, slot: ServerSlot, life: int, *, refused: bool) -> bool:
         """Return whether a lost connection meant the death of the server; marks it as down if so.
@@ -205,24 +228,30 @@ class ServerPool:
         wait = PROBE_EVERY_S / 8
         while True:
             probe = slot.probe = await self.probe(slot)
+            slot.healthy = slot.healthy or probe.healthy
             slot.failed_in_a_row = 0
             self._change(slot, probe.state, probe.refusal)
             if probe.state == OK:
                 return
             await asyncio.sleep(wait)
-            wait = min(wait * 2, PROBE_EVERY_S if probe.state in (DOWN, UNREADY) else PROBE_EVERY_MOST_S)
+            wait = min(wait * 2, PROBE_EVERY_S if probe.state in (DOWN, UNREADY, STARTING) else PROBE_EVERY_MOST_S)
 
     async def probe(self, slot: ServerSlot) -> Probe:
         """Ask a server everything that is asked before work is sent to it; changes nothing."""
-        probe = await probe_server(slot.control, slot.client, self._sampling, self._new_rid())
+        rid = self._new_rid()
+        probe = await probe_server(slot.control, slot.client, self._sampling, rid, ask_health=not slot.healthy)
         if probe.state == OK:
             objection = await self._objection(probe)
             if objection is not None:
                 probe.state, probe.refusal = REFUSED, objection
+            others = [other.probe for other in self.slots if other is not slot and other.state == OK and other.probe]
+            probe.notes += differences(probe, others)
         return probe
 
     def _change(self, slot: ServerSlot, state: str, reason: str | None) -> None:
         before = slot.state
+        if state == DOWN:
+            slot.healthy = False  # what comes back is another process
         slot.state, slot.reason = state, reason
         if state != before:  # reasons hold request ids and the like: each probe would have news
             self._on_change(slot, before)

@@ -1,7 +1,9 @@
 """The contract probe: before any work is sent, does this server speak what we speak?
 
-It asks what the server says of itself, then sends one tiny ``/generate`` with the run's own sampling parameters, which
-must decode and agree with itself. Endpoints that are missing cost features; a wrong shape names the field.
+It asks what the server says of itself and, until it has said so once in its life, whether it is healthy: requests that
+come before its own warm-up can fill its queue, and a warm-up that is refused ends it. Then it sends one tiny
+``/generate`` with the run's own sampling parameters, which must decode and agree with itself. Endpoints that are
+missing cost features; a wrong shape names the field.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ import msgspec
 from contracts.sglang import GenerateRequest, error_text
 from daemon.servers.answers import disagreement, parse_answer
 from daemon.servers.client import AnswerTimeoutError, ConnectionLostError, SglangClient
-from daemon.servers.info import ServerControl, ServerUnreachable
+from daemon.servers.info import Health, ServerControl, ServerUnreachable
 from daemon.threads import in_thread
 
 OK: Final = "ok"
 UNREADY: Final = "unready"
 """There, but it does not answer, or answers that it cannot now: loading, overloaded, hanging. Waiting may help."""
+STARTING: Final = "starting"
+"""There, and not done with its own warm-up: nothing may be sent before."""
 DOWN: Final = "down"
 """Nothing is there."""
 REFUSED: Final = "refused"
@@ -28,6 +32,8 @@ REFUSED: Final = "refused"
 PROBE_IDS: Final = (1, 2, 3)
 PROBE_TIMEOUT_S: Final = 120.0
 _INFO_PATHS: Final = frozenset({"/model_info", "/get_model_info", "/server_info", "/get_server_info"})
+_STARTING_WITHIN_S: Final = 10.0
+"""A 503 of /health that took longer is no server that starts: that one says it at once."""
 _NOT_NOW: Final = frozenset({408, 425, 429})
 
 
@@ -37,6 +43,8 @@ class Probe:
 
     url: str
     state: str = OK
+    healthy: bool = False
+    """Whether it was asked for its health, and had nothing against work."""
     refusal: str | None = None
     """Why no work can be sent there; None when the state is ``ok``."""
     notes: list[str] = field(default_factory=list)
@@ -57,7 +65,13 @@ class Probe:
 
 
 async def probe_server(
-    control: ServerControl, client: SglangClient, sampling: dict[str, Any], rid: str, timeout_s: float = PROBE_TIMEOUT_S
+    control: ServerControl,
+    client: SglangClient,
+    sampling: dict[str, Any],
+    rid: str,
+    timeout_s: float = PROBE_TIMEOUT_S,
+    *,
+    ask_health: bool = False,
 ) -> Probe:
     """Probe one server.
 
@@ -67,10 +81,15 @@ async def probe_server(
         sampling: ``[sampling]`` of the run: sent as it will be, so that a refusal shows now.
         rid: Of the one small request.
         timeout_s: For the one small answer.
+        ask_health: Send nothing before ``/health`` answers; for a server of which that is not known yet.
     """
     probe = Probe(control.url, rid=rid)
     try:
         await in_thread(lambda: _ask(control, probe), "server-probe")
+        if ask_health and probe.state == OK:
+            health = await in_thread(control.health, "server-health")
+            probe.state, probe.refusal = _judged(health)
+            probe.healthy = probe.state == OK
     except ServerUnreachable as error:
         probe.state = UNREADY if error.timed_out else DOWN
         probe.refusal = f"it took the connection, then {error.why}" if error.timed_out else error.why
@@ -110,6 +129,15 @@ def _ask(control: ServerControl, probe: Probe) -> None:
         probe.notes.append(f"{probe.url} has no {', '.join(missing)}: what they tell stays unknown")
     if model is None and server is None:
         probe.notes.append(f"{probe.url} tells neither its model nor its limits")
+
+
+def _judged(health: Health | None) -> tuple[str, str | None]:
+    """Return the state that an answer of ``/health`` means, and why. Whoever has none is judged by ``/generate``."""
+    if health is None or health.status != 503:
+        return OK, None
+    if health.took_s < _STARTING_WITHIN_S:
+        return STARTING, "GET /health answers 503: it has not finished its warm-up, or is shutting down"
+    return UNREADY, f"GET /health answers 503 after {health.took_s:.0f} s: nothing comes of a forward pass there"
 
 
 def context_of_model(model_path: str | None) -> int | None:

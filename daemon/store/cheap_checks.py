@@ -6,40 +6,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Final
 
 from contracts.records import StoredSample
 from contracts.run_config import Extract
+from contracts.wording import counted
 from daemon.sglang_plugin.eagle3_sglang.dump_format import ITEM_BYTES
 from daemon.store.findings import Finding, Kind
 from daemon.store.index import Index
-from daemon.store.layout import Layout
-from daemon.store.safetensors_ import OWN_FILE_BYTES
-from daemon.store.shards import is_shard
-from daemon.store.writing import PART
-
-MOST_UNRECORDED: Final = 64
-"""Samples that a crash can have left before the first record of an index was written; more are a store whose index is
-lost."""
 
 
-def gone(folder: Path, index: Index, layout: Layout) -> str | None:
-    """Return that a store is not there at all although its index tells of samples, or the other way round; and what to
-    do."""
-    if index.records:
-        if any(path.is_file() for path in folder.rglob("*")):
-            return None
-        return (
-            f"{folder} holds no file, its index has {len(index.records)} samples: mount its disk; or, if it was "
-            f"deleted on purpose, remove {index.path} too, then every sample is made again"
-        )
-    held = [] if index.lines else [path for path in layout.strays([]) if not path.name.endswith(PART)]
-    large = any(is_shard(path.name) and path.stat().st_size > MOST_UNRECORDED * OWN_FILE_BYTES for path in held)
-    if len(held) <= MOST_UNRECORDED and not large:
+def gone(folder: Path, index: Index) -> str | None:
+    """Return that a store is not there at all although its index tells of samples, and what to do."""
+    if not index.records or any(path.is_file() for path in folder.rglob("*")):
         return None
     return (
-        f"{index.path} is empty or missing (was a disk full?), but its store holds {len(held)} files of samples, "
-        f"{held[0]} first: put the index back; or, if every sample is to be made again, remove {folder}"
+        f"{folder} holds no file, its index has {counted(len(index.records), 'sample')}: mount its disk; or, if it was "
+        f"deleted on purpose, remove {index.path} too, then every sample is made again"
     )
 
 
@@ -98,7 +80,8 @@ def conflicts(records: Iterable[StoredSample]) -> Iterator[Finding]:
     if rows and rows.most_common(1)[0][1] > 1:
         for record in ordered:
             if rows[record.row] > 1 and id(record) not in told:
-                yield _finding(Kind.CONFLICT, record, f"has row {record.row}, as {rows[record.row] - 1} others")
+                others = counted(rows[record.row] - 1, "other has", "others have")
+                yield _finding(Kind.CONFLICT, record, f"has row {record.row}, which {others} too")
 
 
 def tails(records: Iterable[StoredSample], sizes: FileSizes) -> Iterator[Finding]:
@@ -109,9 +92,8 @@ def tails(records: Iterable[StoredSample], sizes: FileSizes) -> Iterator[Finding
     for name, end in ends.items():
         size = sizes.of(name)
         if size is not None and size > end:
-            yield Finding(
-                kind=Kind.TAIL, what=f"{name} goes on for {size - end:,} bytes behind its last sample", file=name
-            )
+            what = f"{name} goes on for {counted(size - end, 'byte')} behind its last sample"
+            yield Finding(kind=Kind.TAIL, what=what, file=name)
 
 
 def index_damage(index: Index) -> Iterator[Finding]:
@@ -120,9 +102,9 @@ def index_damage(index: Index) -> Iterator[Finding]:
     for place in index.unreadable.first:
         yield Finding(kind=Kind.INDEX, what=f"{name} line {place.line} (byte {place.offset}): {place.why}")
     if more := index.unreadable.count - len(index.unreadable.first):
-        yield Finding(kind=Kind.INDEX, what=f"{name}: {more} more lines cannot be read")
+        yield Finding(kind=Kind.INDEX, what=f"{name}: {counted(more, 'more line')} cannot be read")
     if index.duplicates:
-        many = f"{index.duplicates} records are" if index.duplicates > 1 else "1 record is"
+        many = counted(index.duplicates, "record is", "records are")
         yield Finding(kind=Kind.INDEX, what=f"{name}: {many} of samples that were stored already; the first one holds")
     if index.torn is not None:
         yield Finding(kind=Kind.INDEX, what=index.torn)

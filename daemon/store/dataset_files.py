@@ -13,6 +13,7 @@ import numpy.typing as npt
 import xxhash
 
 from contracts.records import StoredSample
+from contracts.wording import counted
 from daemon.store.arrow_dataset import Example, MissingPackageError, require_pyarrow, write_arrow_dataset
 from daemon.store.facts import FORMAT
 from daemon.store.layout import Layout, StoreError
@@ -36,6 +37,8 @@ class StoreDescription(msgspec.Struct):
     bytes: int
     draft_vocab_size: int | None = None
     """Of the maps that were written with it; None: none were."""
+    vocab_size: int | None = None
+    """Of the model's vocabulary; None: it was not known."""
     files: dict[str, int] = {}
     """Name below the store's folder -> size, of every other file that was written beside the samples."""
 
@@ -173,7 +176,7 @@ def write_dataset_files(
             mapped = draft_vocab_size
     if norm is not None:
         said.append(f"wrote {write_norm(folder, norm)}: weight and eps of the final norm")
-    said.append(_write_description(layout, folder, records, mapped))
+    said.append(_write_description(layout, folder, records, mapped, vocab_size))
     return said
 
 
@@ -193,10 +196,10 @@ def _speculators_files(layout: Layout, folder: Path, records: list[StoredSample]
     path = folder / "token_freq.pt"
     with new_file(path) as output:
         write_archive(output, frequencies)
-    said = [f"wrote {', '.join(file.name for file in files)} in {folder}: {len(records):,} rows"]
+    said = [f"wrote {', '.join(file.name for file in files)} in {folder}: {counted(len(records), 'row')}"]
     if len(records) < 2:
         said.append(f"{folder}: speculators trains with 2 samples at least, this store has {len(records)}")
-    return [*said, f"wrote {path}: {len(frequencies):,} different token ids"]
+    return [*said, f"wrote {path}: {counted(len(frequencies), 'different token id')}"]
 
 
 def _examples(layout: Layout, records: list[StoredSample], counts: TokenCounts | None = None) -> Iterator[Example]:
@@ -253,7 +256,9 @@ def _check_same(records: list[StoredSample]) -> None:
                 )
 
 
-def _write_description(layout: Layout, folder: Path, records: list[StoredSample], draft_vocab_size: int | None) -> str:
+def _write_description(
+    layout: Layout, folder: Path, records: list[StoredSample], draft_vocab_size: int | None, vocab_size: int | None
+) -> str:
     first = records[0] if records else None
     models = sorted({record.model for record in records if record.model is not None})
     description = {
@@ -270,9 +275,10 @@ def _write_description(layout: Layout, folder: Path, records: list[StoredSample]
         "loss_tokens": sum(record.loss_tokens for record in records),
         "bytes": sum(record.bytes for record in records),
         "draft_vocab_size": draft_vocab_size,
+        "vocab_size": vocab_size,
         "files": files_beside(folder),
     }
     path = folder / STORE_FILE
     with new_file(path) as output:
         output.write(json.dumps(description, indent=1).encode() + b"\n")
-    return f"wrote {path}: what the store holds, {len(records):,} samples"
+    return f"wrote {path}: what the store holds, {counted(len(records), 'sample')}"

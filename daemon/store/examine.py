@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from contracts.records import CaptureCheck, StoredSample
+from contracts.wording import counted
 from daemon.store.findings import Finding, Kind
 from daemon.store.layout import Layout, Loaded, StoreError
 from daemon.store.row_checks import check_rows
@@ -53,7 +54,8 @@ def _shape(record: StoredSample, loaded: Loaded) -> Iterator[Finding]:
         yield _finding(
             Kind.SHAPE,
             record,
-            f"{loaded.rows.tokens} rows and {len(loaded.ids)} ids, its record says {record.tokens}",
+            f"{counted(loaded.rows.tokens, 'row')} and {counted(len(loaded.ids), 'id')}, its record says "
+            f"{record.tokens:,}",
         )
 
 
@@ -77,11 +79,11 @@ def _sequence(record: StoredSample, loaded: Loaded, expected: Expected | None) -
     whole, tokens = len(expected.ids), record.tokens
     said = tokens if record.truncated_from is None else record.truncated_from
     if whole != said:
-        yield _finding(Kind.IDS, record, f"{said} tokens, prompt and response make {whole}")
+        yield _finding(Kind.IDS, record, f"{counted(said, 'token')}, prompt and response make {whole:,}")
         return
     ids, mask = expected.ids[:tokens], expected.mask[:tokens]
     if len(loaded.ids) != tokens:
-        yield _finding(Kind.IDS, record, f"{len(loaded.ids)} ids, prompt and response make {tokens}")
+        yield _finding(Kind.IDS, record, f"{counted(len(loaded.ids), 'id')}, prompt and response make {tokens:,}")
     elif (other := np.flatnonzero(loaded.ids != ids)).size:
         place = int(other[0])
         yield _finding(
@@ -93,7 +95,9 @@ def _sequence(record: StoredSample, loaded: Loaded, expected: Expected | None) -
     found = loaded.loss_mask
     learned = int(mask.sum(dtype=np.int64))
     if found is not None and len(found) != tokens:
-        yield _finding(Kind.MASK, record, f"its loss mask has {len(found)} values for {tokens} tokens")
+        yield _finding(
+            Kind.MASK, record, f"its loss mask has {counted(len(found), 'value')} for {counted(tokens, 'token')}"
+        )
     elif found is not None and (other := np.flatnonzero(found != mask)).size:
         what = f"{other.size} of {tokens} values of its loss mask are wrong, first at {other[0]}"
         yield _finding(Kind.MASK, record, what)

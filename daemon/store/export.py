@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -19,24 +19,26 @@ import msgspec
 from contracts.records import StoredSample
 from contracts.run_config import LAYOUTS, RunConfig, load_run_config
 from contracts.run_dir import HIDDEN_STATES, RunDir
-from contracts.sample_id import sample_key
-from daemon.store.dataset_files import count_tokens, write_dataset_files, write_run_maps
-from daemon.store.examine import form_of
+from contracts.wording import counted, human_bytes
+from daemon.store.dataset_files import (
+    count_tokens,
+    makes_maps,
+    read_description,
+    write_dataset_files,
+    write_run_maps,
+)
+from daemon.store.export_source import Source
 from daemon.store.export_target import ExportError, ExportTarget, open_target
 from daemon.store.index import read_index
 from daemon.store.layout import StoreError
-from daemon.store.layouts import make_layout, norm_of
-from daemon.store.norm_file import NORM_FILE, read_norm
-from daemon.store.norms import NormError, NormWeight, divide, multiply
-from daemon.store.sample import Rows, Sample
+from daemon.store.layouts import norm_of
+from daemon.store.norm_file import NORM_FILE
+from daemon.store.norms import NormError, NormWeight
 from daemon.store.vocabulary import TokenCounts
-from daemon.store.writing import checksum_of
 
 __all__ = ["ExportError", "Exported", "export_run"]
 
 FAILED_KEPT: Final = 10
-_POST: Final = "post"
-_SPECFORGE_LAYERS: Final = 3
 
 
 class Exported(msgspec.Struct):
@@ -62,6 +64,8 @@ class Exported(msgspec.Struct):
     """A sentence for each of the first `FAILED_KEPT` of them."""
     notes: list[str] = []
     """What else was found and done."""
+    missing: list[str] = []
+    """What its trainer may want beside the samples and was not written: why, and how to get it; a sentence each."""
 
 
 Progress = Callable[[Exported], None]
@@ -69,7 +73,13 @@ Progress = Callable[[Exported], None]
 
 
 def export_run(
-    run: Path, layout: str, target: Path, *, datasets: list[str] | None = None, progress: Progress = lambda _: None
+    run: Path,
+    layout: str,
+    target: Path,
+    *,
+    datasets: list[str] | None = None,
+    vocab_size: int | None = None,
+    progress: Progress = lambda _: None,
 ) -> list[Exported]:
     """Export what a run has stored so far; token frequencies and draft vocabulary are those of all that is exported.
 
@@ -78,6 +88,7 @@ def export_run(
         layout: Of `contracts.run_config.LAYOUTS`.
         target: A folder; made when missing. Each data set gets a folder in it.
         datasets: Only these; None: all that have an index.
+        vocab_size: Size of the model's vocabulary; None: as run.toml says, or what the run's stores tell of it.
         progress: Told of every sample.
 
     Raises:
@@ -99,7 +110,8 @@ def export_run(
             _export_samples(place, layout, target / name, name, progress, targets)
             for name in _datasets(place, datasets)
         ]
-        _write_files(config, layout, target, parts)
+        size = vocab_size or config.generate.vocab_size or known_vocab_size(place)
+        _write_files(config, layout, target, parts, size)
     for part in parts:
         progress(part.result)
     return [part.result for part in parts]
@@ -119,9 +131,18 @@ class _Part:
         return sorted(self.there.records.values(), key=lambda record: record.row)
 
 
-def _write_files(config: RunConfig, layout: str, target: Path, parts: list[_Part]) -> None:
-    """Write what belongs beside the samples."""
-    draft, vocabulary, counts = config.extract.draft_vocab_size, config.generate.vocab_size, TokenCounts()
+def known_vocab_size(run: RunDir) -> int | None:
+    """Return the size of the model's vocabulary as the stores of a run tell it; None: none does."""
+    for store in sorted(path for path in run.stores.glob("*") if path.is_dir()):
+        described = read_description(store)
+        if described is not None and described.vocab_size is not None:
+            return described.vocab_size
+    return None
+
+
+def _write_files(config: RunConfig, layout: str, target: Path, parts: list[_Part], vocabulary: int | None) -> None:
+    """Write what belongs beside the samples, and say what of it is missing."""
+    draft, counts = config.extract.draft_vocab_size, TokenCounts()
     filled = [part for part in parts if part.there.records]
     for part in filled:
         count_tokens(part.there.layout, part.records, counts, draft)
@@ -135,8 +156,26 @@ def _write_files(config: RunConfig, layout: str, target: Path, parts: list[_Part
             norm=part.norm,
             counts=counts,
         )
+        part.result.missing = list(_missing(layout, part.norm, draft, vocabulary))
     if filled and draft is not None and vocabulary is not None:
         filled[-1].result.notes += write_run_maps(layout, target, counts, draft, vocabulary)
+
+
+def _missing(layout: str, norm: NormWeight | None, draft: int | None, vocabulary: int | None) -> Iterator[str]:
+    if norm is None:
+        yield (
+            f"{NORM_FILE}: the run's store has none. A daemon writes it as soon as a server is there; then the same "
+            f"command adds it"
+        )
+    if not makes_maps(layout):
+        return
+    if draft is None:
+        yield "the maps of a draft vocabulary: run.toml has no [extract] draft_vocab_size, and nothing else tells it"
+    elif vocabulary is None:
+        yield (
+            "the maps of the draft vocabulary: neither run.toml nor the run's stores tell the size of the model's "
+            "vocabulary. The same command with --vocab-size N (vocab_size in the model's config.json) adds them"
+        )
 
 
 def _datasets(run: RunDir, wanted: list[str] | None) -> list[str]:
@@ -153,14 +192,14 @@ def _datasets(run: RunDir, wanted: list[str] | None) -> list[str]:
 def _export_samples(run: RunDir, layout: str, folder: Path, name: str, progress: Progress, targets: ExitStack) -> _Part:
     index = read_index(run.dataset(name).hidden_states)
     records = list(index.records.values())
-    source = _Source(run.store(name), norm_of(layout))
+    source = Source(run.store(name), norm_of(layout))
     source.check(layout, records)
     result = Exported(name, str(folder), len(records))
     if index.unreadable.count:
         result.notes.append(
-            f"{index.path}: {index.unreadable.count} lines cannot be read; see: eagle3 verify {run.path}"
+            f"{index.path}: {counted(index.unreadable.count, 'line')} cannot be read; see: eagle3 verify {run.path}"
         )
-    there, said = targets.enter_context(open_target(folder, layout))
+    there, said = targets.enter_context(open_target(folder, layout, index.records))
     result.notes += said
     result.removed = there.keep_only(index.records)
     todo = [record for record in records if not there.has(record)]
@@ -174,7 +213,7 @@ def _export_samples(run: RunDir, layout: str, folder: Path, name: str, progress:
     return _Part(result, folder, there, source.norm)
 
 
-def _export_sample(source: _Source, there: ExportTarget, record: StoredSample, result: Exported) -> None:
+def _export_sample(source: Source, there: ExportTarget, record: StoredSample, result: Exported) -> None:
     try:
         written = there.add(source.sample(record), record)
     except (StoreError, NormError) as error:
@@ -187,79 +226,11 @@ def _export_sample(source: _Source, there: ExportTarget, record: StoredSample, r
     result.bytes += written.bytes
 
 
-class _Source:
-    """A store of the run, read in the form that the export is written in.
-
-    Args:
-        folder: The store's.
-        norm_wanted: Of the last slot.
-    """
-
-    def __init__(self, folder: Path, norm_wanted: str) -> None:
-        self._folder = folder
-        self._norm_wanted = norm_wanted
-        self.norm: NormWeight | None = None
-        """Of the model, where the store has it."""
-
-    def check(self, layout: str, records: list[StoredSample]) -> None:
-        """See whether the records can be exported at all, and read the norm.
-
-        Raises:
-            ExportError: They cannot.
-        """
-        self.norm = read_norm(self._folder)
-        for record in records:
-            if record.norm != self._norm_wanted and self.norm is None:
-                raise ExportError(
-                    f"{self._folder} holds the last hidden state as {record.norm!r}, {layout} wants it as "
-                    f"{self._norm_wanted!r}, and {self._folder / NORM_FILE}, with the weight of the final norm, is not "
-                    f"there: the daemon writes it when a data set's store is complete. Export when it is"
-                )
-            if layout == "specforge" and len(record.layers) != _SPECFORGE_LAYERS:
-                raise ExportError(
-                    f"{self._folder}: SpecForge takes {_SPECFORGE_LAYERS} layers, sample {record.sample_id!r} has "
-                    f"{len(record.layers)}"
-                )
-
-    def sample(self, record: StoredSample) -> Sample:
-        """Return a sample as it is to be written, its bytes seen to be those that were stored.
-
-        Raises:
-            StoreError: They are not.
-            OSError: They cannot be read.
-        """
-        layout = make_layout(record.layout, self._folder)
-        loaded = layout.load(record)
-        found = checksum_of(self._folder / record.file, record.offset, record.bytes)
-        if found != record.checksum:
-            raise StoreError(
-                f"{self._folder / record.file}: its bytes have {found}, those stored had {record.checksum}"
-            )
-        if loaded.loss_mask is None:
-            raise StoreError(f"{self._folder / record.file} has no loss mask")
-        form = dataclasses.replace(form_of(record), norm=self._norm_wanted)
-        return Sample(
-            sample_id=record.sample_id,
-            key=sample_key(record.sample_id),
-            ids=loaded.ids,
-            loss_mask=loaded.loss_mask,
-            form=form,
-            rows=self._rows(loaded.rows, record),
-        )
-
-    def _rows(self, rows: Rows, record: StoredSample) -> Rows:
-        if record.norm == self._norm_wanted:
-            return rows
-        assert self.norm is not None  # see check
-        change = multiply if self._norm_wanted == _POST else divide
-        return change(rows, form_of(record), self.norm)
-
-
 def _check_room(folder: Path, needed: int) -> None:
     """See that the samples fit: layouts differ by a few hundred bytes a sample."""
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise ExportError(
-            f"{folder}: {needed / 1e9:,.1f} GB are to be exported, {free / 1e9:,.1f} GB are free: make room or choose "
+            f"{folder}: {human_bytes(needed)} are to be exported, {human_bytes(free)} are free: make room or choose "
             f"another folder. What is there already stays and is not done again"
         )

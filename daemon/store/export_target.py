@@ -10,8 +10,9 @@ import fcntl
 import heapq
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,13 +21,14 @@ import msgspec
 from contracts.journal.append import Journal
 from contracts.records import DroppedSample, StoredSample, encode_line
 from contracts.sample_id import sample_key
+from contracts.wording import counted
 from daemon.store.index import read_index
 from daemon.store.layout import Layout
 from daemon.store.layouts import Renumbering, make_layout
 from daemon.store.reconcile import reconcile
-from daemon.store.repair import remove_strays
 from daemon.store.sample import Sample
 from daemon.store.speculators_ import closing_moves
+from daemon.store.unrecorded import Claim, Verdict, remove_files
 
 EXPORT: Final = "export.jsonl"
 
@@ -118,14 +120,19 @@ class ExportTarget:
         self._journal.append(b"".join(lines))
         self._journal.sync()
         files = {self.folder / one.file for one in dropped}
-        remove_strays([path for path in self.layout.strays(list(self.records.values())) if path in files])
+        remove_files([path for path in self.layout.strays(list(self.records.values())) if path in files])
         for one in dropped:
             heapq.heappush(self._holes, one.row)
 
 
 @contextmanager
-def open_target(folder: Path, layout: str) -> Iterator[tuple[ExportTarget, list[str]]]:
+def open_target(folder: Path, layout: str, keys: Container[bytes]) -> Iterator[tuple[ExportTarget, list[str]]]:
     """Open a folder for an export, made when missing; what a crash left there is put right.
+
+    Args:
+        folder: It.
+        layout: Of the export.
+        keys: Of the samples that the run has: they are exported again where ``export.jsonl`` lost them.
 
     Yields:
         The folder, and a sentence for each thing that was put right.
@@ -139,8 +146,8 @@ def open_target(folder: Path, layout: str) -> Iterator[tuple[ExportTarget, list[
     path = folder / EXPORT
     if not path.exists() and folder.exists() and (strays := store.strays([])):
         raise ExportError(
-            f"{folder} holds {len(strays)} files that a reader of the layout {layout} takes for samples "
-            f"({strays[0].name}, ...) and no {EXPORT}: choose an empty folder"
+            f"{folder} holds {counted(len(strays), 'file')} that a reader of the layout {layout} takes for samples "
+            f"({strays[0].name} first) and no {EXPORT}: choose an empty folder"
         )
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(path):
@@ -150,18 +157,35 @@ def open_target(folder: Path, layout: str) -> Iterator[tuple[ExportTarget, list[
             other = next((one.layout for one in index.records.values() if one.layout != layout), None)
             if other is not None:
                 raise ExportError(f"{folder} holds an export in the layout {other}: choose another folder for {layout}")
-            said = []
-            if index.records or path.stat().st_size:
-                found = reconcile(store, index, folder)
-                said = found.sentences
-                for record in found.missing:
-                    line = DroppedSample(sample_id=record.sample_id, why="its file is missing", at=time.time())
-                    journal.append(encode_line(line))
-                    index.apply(line)
-            yield ExportTarget(folder, store, journal, index.records), said
+            found = reconcile(store, index, folder, _Copies(keys))
+            for record in found.missing:
+                line = DroppedSample(sample_id=record.sample_id, why="its file is missing", at=time.time())
+                journal.append(encode_line(line))
+                index.apply(line)
+            if found.remark is not None:
+                raise ExportError(f"{found.remark}; or choose another folder")
+            yield ExportTarget(folder, store, journal, index.records), found.sentences
             journal.sync()
         finally:
             journal.close()
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """The judge of an export; see `daemon.store.unrecorded.Judge`: the run has the samples, so that none is adopted."""
+
+    keys: Container[bytes]
+
+    def __call__(self, layout: Layout, claims: list[Claim], good: dict[bytes, StoredSample]) -> Verdict:
+        """Let go what the run has; what it has not is not ours."""
+        found = Verdict()
+        for claim in claims:
+            name = repr(claim.identity.sample_id)
+            if claim.key in self.keys:
+                found.going.append((claim.piece, f"sample {name} is exported again: {EXPORT} had lost it"))
+            else:
+                found.odd.append((claim.piece, f"sample {name} is none of this run"))
+        return found
 
 
 def _capture(record: StoredSample) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from contracts.records import StoredSample
-from contracts.sample_id import sample_key
+from contracts.sample_id import SampleId, sample_key
 from daemon.store.layout import StoreError
 from daemon.store.sample import RowForm, Sample
 
@@ -36,12 +36,26 @@ def check_owner(path: Path, facts: Mapping[str, str], record: StoredSample) -> N
     """
     if facts.get("format") != FORMAT:
         return
+    owner = owner_of(path, facts)
+    if sample_key(owner) != sample_key(record.sample_id):
+        raise StoreError(f"{path} holds the sample {owner!r}, not {record.sample_id!r} as its index record says")
+
+
+def owner_of(path: Path, facts: Mapping[str, str]) -> SampleId:
+    """Return whose sample a file says it holds.
+
+    Raises:
+        StoreError: It does not say.
+    """
+    if facts.get("format") != FORMAT:
+        raise StoreError(f"{path} does not say whose rows it holds: it was not written by eagle3")
     try:
         owner = json.loads(facts["sample_id"])
     except (KeyError, ValueError) as error:
         raise StoreError(f"{path} does not say whose rows it holds: {error}") from error
-    if not isinstance(owner, str | int) or sample_key(owner) != sample_key(record.sample_id):
-        raise StoreError(f"{path} holds the sample {owner!r}, not {record.sample_id!r} as its index record says")
+    if isinstance(owner, bool) or not isinstance(owner, str | int):
+        raise StoreError(f"{path} does not say whose rows it holds: {owner!r}")
+    return owner
 
 
 def form_from(path: Path, facts: Mapping[str, str], hidden_size: int, dtype: str) -> RowForm | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -13,8 +13,17 @@ from contracts.fold.places import Places
 from contracts.journal.tail import Tail
 from contracts.records import DroppedSample, StoredSample
 from contracts.sample_id import sample_key
+from contracts.wording import counted
 
 _DECODER: Final[msgspec.json.Decoder[StoredSample | DroppedSample]] = msgspec.json.Decoder(StoredSample | DroppedSample)
+
+
+class GivenUp(NamedTuple):
+    """A record that holds no longer."""
+
+    at: float
+    """When it was given up."""
+    checksum: str
 
 
 @dataclass
@@ -26,6 +35,8 @@ class Index:
     """What is stored, by ``sample_key``, in the order in which it was stored."""
     dropped: dict[bytes, DroppedSample] = field(default_factory=dict)
     """What was stored once, was given up since and has not been stored again."""
+    given_up: dict[tuple[str, int], GivenUp] = field(default_factory=dict)
+    """What was recorded at a place (file, offset) that no later record claims. What still lies there may go."""
     duplicates: int = 0
     """Records of samples that were stored already: the first one holds, as for responses."""
     unreadable: Places = field(default_factory=Places)
@@ -49,12 +60,15 @@ class Index:
         """Apply one record."""
         key = sample_key(record.sample_id)
         if isinstance(record, DroppedSample):
-            if self.records.pop(key, None) is not None:
+            before = self.records.pop(key, None)
+            if before is not None:
                 self.dropped[key] = record
+                self.given_up[before.file, before.offset] = GivenUp(record.at, before.checksum)
         elif key in self.records:
             self.duplicates += 1
         else:
             self.dropped.pop(key, None)
+            self.given_up.pop((record.file, record.offset), None)
             self.records[key] = record
 
 
@@ -71,7 +85,7 @@ def read_index(path: Path) -> Index:
         left = path.stat().st_size - tail.position.offset
         if left > 0:
             index.torn = (
-                f"{path}: the last line is cut short ({left} bytes from byte {tail.position.offset} on) and counts for "
-                f"nothing; the next start of the daemon cuts it off"
+                f"{path}: the last line is cut short ({counted(left, 'byte')} from byte {tail.position.offset} on) and "
+                f"counts for nothing; the next start of the daemon cuts it off"
             )
     return index

@@ -12,6 +12,7 @@ from contracts.journal.append import repair_torn_tail
 from contracts.journal.durable import sync_folder
 from contracts.records import DroppedSample, StoredSample
 from contracts.sample_id import sample_key
+from contracts.wording import counted
 from daemon.store.index import Index
 
 _DECODER: Final[msgspec.json.Decoder[StoredSample | DroppedSample]] = msgspec.json.Decoder(StoredSample | DroppedSample)
@@ -47,7 +48,8 @@ def rewrite_index(index: Index) -> list[str]:
             os.fsync(stream.fileno())
     beside.rename(index.path)
     sync_folder(index.path.parent)
-    return [*said, f"{index.path}: {out} lines that say nothing were taken out, kept in {aside.name}"]
+    what = counted(out, "line that says nothing was", "lines that say nothing were")
+    return [*said, f"{index.path}: {what} taken out, kept in {aside.name}"]
 
 
 def _says_something(line: bytes, held: set[bytes]) -> bool:

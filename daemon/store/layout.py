@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from contracts.records import StoredSample
+from contracts.sample_id import SampleId
 from daemon.store.sample import RowForm, Rows, Sample
 
 
@@ -39,6 +40,15 @@ class Loaded:
     rows: Rows
     form: RowForm | None
     """What the file itself says of its rows' form; None where it says nothing."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whose sample some bytes of a store say they are, and in which form; nothing else of them was looked at."""
+
+    sample_id: SampleId
+    tokens: int
+    form: RowForm
 
 
 class Layout(Protocol):
@@ -73,6 +83,22 @@ class Layout(Protocol):
             StoreError: The file is missing, cut short, or of another form.
             OSError: It cannot be read.
         """
+
+    def identify(self, file: str, offset: int, length: int) -> Identity:
+        """Return what bytes of a file say of themselves, where no record tells of them.
+
+        Args:
+            file: Below the store.
+            offset: Of the first byte.
+            length: In bytes.
+
+        Raises:
+            StoreError: They are no whole sample of this layout, or do not say whose.
+            OSError: They cannot be read.
+        """
+
+    def row_of(self, file: str) -> int | None:
+        """Return the number in a file's name; None: names have none in this layout, or it is no such name."""
 
     def strays(self, records: list[StoredSample]) -> list[Path]:
         """Return the files in the folder (temporaries included) that no index record accounts for.

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from contracts.records import StoredSample
-from daemon.store.layout import Loaded, Placed
+from daemon.store.layout import Identity, Loaded, Placed
 from daemon.store.naming import file_stem
 from daemon.store.norm_file import NORM_FILE
 from daemon.store.reading import file_of, find_strays
-from daemon.store.safetensors_samples import SampleDocument, load_document
+from daemon.store.safetensors_samples import SampleDocument, identify_document, load_document
 from daemon.store.sample import Sample
 from daemon.store.shards import Shards, is_shard
 from daemon.store.writing import Folders, new_file
@@ -54,6 +54,14 @@ class SafetensorsLayout:
         """See `Layout.load`."""
         path = file_of(self._folder, record, shared=is_shard(record.file))
         return load_document(path, record, _IDS)
+
+    def identify(self, file: str, offset: int, length: int) -> Identity:
+        """See `Layout.identify`."""
+        return identify_document(self._folder / file, offset, length)
+
+    def row_of(self, file: str) -> int | None:
+        """See `Layout.row_of`."""
+        return None
 
     def strays(self, records: list[StoredSample]) -> list[Path]:
         """See `Layout.strays`."""

@@ -78,6 +78,38 @@ def read_document(path: Path, offset: int, length: int) -> Document:
         StoreError: It is cut short, has bytes too many, or is no such document; the message says which.
         OSError: It cannot be read.
     """
+    header, begin = _header(path, offset, length)
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise StoreError(f"{path} has a damaged header: its metadata is no text")
+    return Document(_entries(path, header, offset + begin, length - begin), metadata)
+
+
+def document_length(path: Path, offset: int, most: int) -> int:
+    """Return how many bytes a document has that begins at ``offset``, by what its header says.
+
+    Args:
+        path: Of the file.
+        offset: Of its first byte.
+        most: Bytes that are there for it.
+
+    Raises:
+        StoreError: No document begins there, or it goes on behind them.
+        OSError: It cannot be read.
+    """
+    header, begin = _header(path, offset, most)
+    header.pop("__metadata__", None)
+    try:
+        end = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
+    except (TypeError, KeyError, ValueError, IndexError, OverflowError) as error:
+        raise StoreError(f"{path} has a damaged header at byte {offset:,}: {error!r}") from error
+    if not 0 <= end <= most - begin:
+        raise StoreError(f"{path} is cut short: a document at byte {offset:,} has {begin + end:,} bytes")
+    return begin + end
+
+
+def _header(path: Path, offset: int, length: int) -> tuple[dict[str, Any], int]:
+    """Return the header of a document, and where its tensors begin behind its first byte."""
     if length < _LENGTH_BYTES:
         raise StoreError(f"{path} is cut short: {length} bytes are no safetensors document")
     (size,) = struct.unpack("<Q", read_exactly(path, offset, _LENGTH_BYTES))
@@ -90,11 +122,7 @@ def read_document(path: Path, offset: int, length: int) -> Document:
         raise StoreError(f"{path} has a damaged header: {error}") from error
     if not isinstance(header, dict):
         raise StoreError(f"{path} has a damaged header: no object")
-    metadata = header.pop("__metadata__", {})
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise StoreError(f"{path} has a damaged header: its metadata is no text")
-    data = offset + _LENGTH_BYTES + size
-    return Document(_entries(path, header, data, length - _LENGTH_BYTES - size), metadata)
+    return header, _LENGTH_BYTES + size
 
 
 def _entries(path: Path, header: dict[str, Any], data: int, room: int) -> dict[str, Entry]:

@@ -12,8 +12,8 @@ import numpy as np
 from contracts.records import StoredSample
 from daemon.sglang_plugin.eagle3_sglang.dump_format import ITEM_BYTES
 from daemon.store.blocks import PAGED_FROM
-from daemon.store.facts import check_owner, facts_of, form_from
-from daemon.store.layout import Loaded, StoreError
+from daemon.store.facts import check_owner, facts_of, form_from, owner_of
+from daemon.store.layout import Identity, Loaded, StoreError
 from daemon.store.reading import FileRows, agree, read_array
 from daemon.store.safetensors_form import FLOATS, Entry, document_bytes, encode_header, read_document
 from daemon.store.sample import Sample
@@ -64,6 +64,17 @@ class SampleDocument:
         write(self.sample.loss_mask.astype(np.uint8, copy=False).data)
 
 
+def identify_document(path: Path, offset: int, length: int) -> Identity:
+    """See `daemon.store.layout.Layout.identify`."""
+    document = read_document(path, offset, length)
+    owner = owner_of(path, document.metadata)
+    states = _states(path, document.entries)
+    tokens, _, hidden_size = states.shape
+    form = form_from(path, document.metadata, hidden_size, _DTYPES[states.dtype])
+    assert form is not None  # owner_of has seen that the file states its facts
+    return Identity(owner, tokens, form)
+
+
 def load_document(path: Path, record: StoredSample, ids_name: str) -> Loaded:
     """Open the document of a sample; its file was seen to be large enough.
 
@@ -73,9 +84,7 @@ def load_document(path: Path, record: StoredSample, ids_name: str) -> Loaded:
     """
     document = read_document(path, record.offset, record.bytes)
     check_owner(path, document.metadata, record)
-    states = _entry(path, document.entries, _STATES, *FLOATS.values())
-    if len(states.shape) != 3:
-        raise StoreError(f"{path} has {_STATES!r} of shape {states.shape}, not [tokens, slots, hidden size]")
+    states = _states(path, document.entries)
     tokens, slots, hidden_size = states.shape
     dtype = _DTYPES[states.dtype]
     agree(path, record, tokens=tokens, slots=slots, hidden_size=hidden_size, dtype=dtype)
@@ -87,6 +96,13 @@ def load_document(path: Path, record: StoredSample, ids_name: str) -> Loaded:
         rows=FileRows(path, states.offset, tokens, slots * hidden_size * ITEM_BYTES[dtype]),
         form=form_from(path, document.metadata, hidden_size, dtype),
     )
+
+
+def _states(path: Path, entries: dict[str, Entry]) -> Entry:
+    states = _entry(path, entries, _STATES, *FLOATS.values())
+    if len(states.shape) != 3:
+        raise StoreError(f"{path} has {_STATES!r} of shape {states.shape}, not [tokens, slots, hidden size]")
+    return states
 
 
 def _entry(path: Path, entries: dict[str, Entry], name: str, *dtypes: str) -> Entry:

@@ -28,6 +28,7 @@ class Expected(NamedTuple):
     """[tokens]."""
     mask: npt.NDArray[np.uint8]
     """[tokens]: 1 where the trainer learns from the token."""
+    pretokenized: bool = False
 
 
 def open_prompts(run: RunDir, dataset: str) -> PromptIndex:
@@ -68,7 +69,8 @@ def expected_sequences(
     for entry in entries.values():
         mask = prompts.read_mask(entry)
         if mask is not None:
-            yield Expected(entry.key, entry.sample_id, _ids(prompts, entry), np.array(_NUMBERS.decode(mask), np.uint8))
+            ids, values = _ids(prompts, entry), np.array(_NUMBERS.decode(mask), np.uint8)
+            yield Expected(entry.key, entry.sample_id, ids, values, pretokenized=True)
     yield from _answered(folder, prompts, {key: one for key, one in entries.items() if not one.pretokenized})
 
 

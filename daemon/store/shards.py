@@ -16,12 +16,13 @@ import xxhash
 
 from contracts.journal.durable import sync_folder
 from contracts.records import StoredSample
+from contracts.wording import counted
 from daemon.store.layout import Placed
 from daemon.store.writing import checksum_text
 
 SHARD_BYTES: Final = 1 << 30
 """A shard that would grow beyond it is followed by the next."""
-_ALIGNMENT: Final = 64
+ALIGNMENT: Final = 64
 _NAME: Final = re.compile(r"shard-(\d+)\.e3s")
 
 
@@ -76,14 +77,14 @@ class Shards:
                 size = path.stat().st_size
                 if size > end:
                     _truncate(path, end)
-                    said.append(f"{path}: cut {size - end:,} bytes behind the last indexed sample, at byte {end:,}")
+                    said.append(f"{path}: cut {counted(size - end, 'byte')} behind the last indexed sample, at {end:,}")
         return said
 
     def _next_place(self, length: int) -> tuple[Path, int]:
         """Return where a document of this length goes; under the lock."""
         if self._number is None:
             self._number, self._end = self._newest()
-        offset = -(-self._end // _ALIGNMENT) * _ALIGNMENT
+        offset = -(-self._end // ALIGNMENT) * ALIGNMENT
         if offset and offset + length > SHARD_BYTES:
             self._number, self._end, offset = self._number + 1, 0, 0
         return self._folder / f"shard-{self._number}.e3s", offset

@@ -16,15 +16,16 @@ from typing import Final
 
 from contracts.journal.durable import sync_folder
 from contracts.records import StoredSample
-from daemon.store.layout import Loaded, Placed
+from daemon.store.layout import Identity, Loaded, Placed, StoreError
 from daemon.store.reading import FileRows, file_of, find_strays
-from daemon.store.safetensors_samples import SampleDocument, load_document
+from daemon.store.safetensors_samples import SampleDocument, identify_document, load_document
 from daemon.store.sample import Sample
 from daemon.store.writing import PART, Folders, new_file
 
 _IDS: Final = "token_ids"
 _FOLDER: Final = "hidden_states"
 _NAME: Final = re.compile(r"hs_.*\.safetensors")
+_ROW: Final = re.compile(rf"{_FOLDER}/hs_(0|[1-9][0-9]{{0,15}})\.safetensors")
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -49,6 +50,17 @@ class SpeculatorsLayout:
     def load(self, record: StoredSample) -> Loaded:
         """See `Layout.load`."""
         return load_document(file_of(self._folder, record), record, _IDS)
+
+    def identify(self, file: str, offset: int, length: int) -> Identity:
+        """See `Layout.identify`: a name without its number is no sample's."""
+        if self.row_of(file) is None:
+            raise StoreError(f"{file} is no name of a sample in this layout")
+        return identify_document(self._folder / file, offset, length)
+
+    def row_of(self, file: str) -> int | None:
+        """See `Layout.row_of`."""
+        found = _ROW.fullmatch(file)
+        return None if found is None else int(found[1])
 
     def renumber(self, record: StoredSample, row: int) -> Placed:
         """Give a sample another row, so that rows run from 0 without holes.

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from contracts.records import StoredSample
 from contracts.sample_id import SampleId
-from daemon.store.facts import check_owner, facts_of, form_from
-from daemon.store.layout import Loaded, Placed, StoreError
+from daemon.store.facts import check_owner, facts_of, form_from, owner_of
+from daemon.store.layout import Identity, Loaded, Placed, StoreError
 from daemon.store.reading import FileRows, agree, file_of, find_strays, read_array
 from daemon.store.sample import Sample
 from daemon.store.torch_pickle import ITEM_BYTES, Storage, Value, View
@@ -97,6 +97,21 @@ class TorchLayout:
             rows=FileRows(path, archive.places[last.storage.key], tokens, row_bytes),
             form=form_from(path, archive.facts, hidden_size, dtype),
         )
+
+    def identify(self, file: str, offset: int, length: int) -> Identity:
+        """See `Layout.identify`; a file holds one sample."""
+        path = self._folder / file
+        archive = read_archive(path)
+        owner = owner_of(path, archive.facts)
+        last, aux = _view(path, archive, self.last_key), _view(path, archive, self.aux_key)
+        _, hidden_size = self._shape(path, aux, last)
+        form = form_from(path, archive.facts, hidden_size, last.storage.dtype)
+        assert form is not None  # owner_of has seen that the file states its facts
+        return Identity(owner, last.shape[-2], form)
+
+    def row_of(self, file: str) -> int | None:
+        """See `Layout.row_of`."""
+        return None
 
     def strays(self, records: list[StoredSample]) -> list[Path]:
         """See `Layout.strays`."""

@@ -36,6 +36,7 @@ from daemon.store.index import Index, read_index
 from daemon.store.layout import Layout
 from daemon.store.layouts import make_layout
 from daemon.store.sequences import Expected, expected_sequences, open_prompts
+from daemon.store.unrecorded import pieces_of
 
 Progress = Callable[[str, StoreReport, int], None]
 """Called now and then with the data set, its report so far, and how many samples are to be examined."""
@@ -55,6 +56,8 @@ class VerifiedStore:
     layout: Layout
     index: Index
     report: StoreReport
+    extract: Extract
+    """Of run.toml."""
     bad: dict[bytes, str] = field(default_factory=dict)
     """Key of each sample that must be made again, with the reason."""
     gone: str | None = None
@@ -113,7 +116,8 @@ def verify_run(
         index = read_index(dataset.folder.hidden_states)
         # Responses after the index: a daemon may be at work, and a sample is stored after its response.
         dataset.poll()
-        store = VerifiedStore(run, dataset.name, layout, index, StoreReport(dataset=dataset.name, layout=layout.name))
+        report_of_it = StoreReport(dataset=dataset.name, layout=layout.name)
+        store = VerifiedStore(run, dataset.name, layout, index, report_of_it, config.extract)
         finished = state is RunState.FINISHED and not daemon
         _Verification(store, dataset, config.extract, sample, progress, chance or random.Random()).work(
             finished=finished, alone=daemon is False
@@ -158,7 +162,7 @@ class _Verification:
         report.tokens = sum(record.tokens for record in records.values())
         report.bytes = sum(record.bytes for record in records.values())
         self._add(index_damage(store.index))
-        store.gone = gone(store.folder, store.index, store.layout)
+        store.gone = gone(store.folder, store.index)
         if store.gone is not None:
             store.add(Finding(kind=Kind.MISSING, what=store.gone))
             return
@@ -195,9 +199,10 @@ class _Verification:
             return
         self._beside()
         self._add(tails(records.values(), sizes))
-        for path in store.layout.strays(list(records.values())):
-            name = path.relative_to(store.folder).as_posix()
-            store.add(Finding(kind=Kind.STRAY, what=f"{name}: no record accounts for it", file=name))
+        for piece in pieces_of(store.layout, store.folder, list(records.values())):
+            if piece.stretch is None or piece.stretch.whole:
+                place = piece.file if piece.stretch is None else f"{piece.file} at byte {piece.offset:,}"
+                store.add(Finding(kind=Kind.STRAY, what=f"{place}: no record accounts for it", file=piece.file))
 
     def _beside(self) -> None:
         """Compare the files beside the samples with what was noted when they were written."""

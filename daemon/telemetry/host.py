@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import psutil
 
-from contracts.records import HostSample
+from contracts.disks import DUMPS, RUN, SHM
+from contracts.records import DiskReading, HostSample
 
 _IDLE: Final = ("idle", "iowait")
 _COUNTED_TWICE: Final = ("guest", "guest_nice")
@@ -22,15 +24,14 @@ class HostCollector:
     its first call in each thread answers 0.0.
     """
 
-    def __init__(self, run_dir: Path, shm: Path | str = "/dev/shm") -> None:
+    def __init__(self, folders: Mapping[str, Path]) -> None:
         """Sample nothing yet.
 
         Args:
-            run_dir: A folder on the disk that holds the run.
-            shm: Where hidden states are dumped: shared memory.
+            folders: What lies where, by the uses of `contracts.disks`. That of the run is there; others may be made
+                later, and are then taken for where they will be.
         """
-        self._run_dir = Path(run_dir)
-        self._shm = Path(shm)
+        self._folders = dict(folders)
         self._process = psutil.Process()
         self._last_cpu: tuple[float, float] | None = None
         self._last_own: tuple[float, float] | None = None
@@ -41,8 +42,8 @@ class HostCollector:
         ``daemon_cpu_pct`` is a share of one core.
         """
         memory_used, memory_total = _memory()
-        disk_free, disk_total = _disk(self._run_dir)
-        shm_free, shm_total = _disk(self._shm)
+        disks = self._disks()
+        run, shm = _on(disks, RUN), _on(disks, DUMPS, SHM)
         rss, own_cpu = self._own(at)
         return HostSample(
             at=at,
@@ -50,13 +51,31 @@ class HostCollector:
             load_1m=_load(),
             memory_used_bytes=memory_used,
             memory_total_bytes=memory_total,
-            disk_free_bytes=disk_free,
-            disk_total_bytes=disk_total,
-            shm_free_bytes=shm_free,
-            shm_total_bytes=shm_total,
+            disk_free_bytes=None if run is None else run.free_bytes,
+            disk_total_bytes=None if run is None else run.total_bytes,
+            shm_free_bytes=None if shm is None else shm.free_bytes,
+            shm_total_bytes=None if shm is None else shm.total_bytes,
+            disks=disks,
             daemon_rss_bytes=rss,
             daemon_cpu_pct=own_cpu,
         )
+
+    def _disks(self) -> list[DiskReading]:
+        """Measure each file system once, whatever lies on it: two readings of one would differ."""
+        found: dict[int, DiskReading] = {}
+        for use, folder in self._folders.items():
+            there = folder if use == RUN else _existing(folder)
+            try:
+                device = there.stat().st_dev
+                if device not in found:
+                    usage = psutil.disk_usage(str(there))
+                    found[device] = DiskReading(
+                        path=os.path.realpath(there), uses=[], free_bytes=usage.free, total_bytes=usage.total
+                    )
+            except OSError:
+                continue  # a link that leads nowhere, a disk that is gone: nothing is known of it
+            found[device].uses.append(use)
+        return list(found.values())
 
     def _cpu(self) -> float | None:
         try:
@@ -94,13 +113,13 @@ def _memory() -> tuple[int | None, int | None]:
     return memory.total - memory.available, memory.total
 
 
-def _disk(path: Path) -> tuple[int | None, int | None]:
-    """Return (free for this user, total) bytes of the file system that holds a path."""
-    try:
-        usage = psutil.disk_usage(str(path))
-    except OSError:
-        return None, None
-    return usage.free, usage.total
+def _existing(folder: Path) -> Path:
+    """Return a folder, or the nearest above it that is there; a broken link stays what it is."""
+    return next((each for each in (folder, *folder.parents) if os.path.lexists(each)), folder)
+
+
+def _on(disks: list[DiskReading], *uses: str) -> DiskReading | None:
+    return next((disk for disk in disks if any(use in disk.uses for use in uses)), None)
 
 
 def _load() -> float | None:

@@ -1,7 +1,8 @@
 """The SGLang servers: one `ServerSample` a call, from /v1/loads, and from /metrics where that does not tell.
 
 /health is not asked: it runs a forward pass, says 503 in a long prefill, and 200 on a server that generates nothing.
-A server is ``ok`` when any endpoint tells something; whether it gets anywhere shows in the answers to our requests.
+A server is ``ok`` when any endpoint tells something; whether it gets anywhere shows in the answers to our
+requests, whose times the daemon adds.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final, TypeVar
 from contracts.records import ServerReading, ServerSample
 from contracts.sglang import Loads
 from daemon.servers.info import ServerControl, ServerUnreachable
+from daemon.servers.standing import Standing
 from daemon.telemetry.lane import Lane
 
 PATIENCE_S: Final = 0.8
@@ -34,21 +36,18 @@ class ServerCollector:
     def __init__(
         self,
         controls: Sequence[ServerControl],
-        outstanding: Callable[[str], int | None],
-        refusal: Callable[[str], str | None] = lambda _url: None,
+        standing: Callable[[str], Standing],
         patience_s: float = PATIENCE_S,
     ) -> None:
         """Ask nothing yet.
 
         Args:
             controls: One for each server, in the order in which they are to be shown.
-            outstanding: Server URL -> open requests of this daemon there; called from the sampling thread.
-            refusal: Server URL -> why it gets no work although it answers; called from the sampling thread.
+            standing: Server URL -> what this daemon knows of it itself; called from the sampling thread.
             patience_s: How long a sample waits for the slowest server.
         """
         self._controls = controls
-        self._outstanding = outstanding
-        self._refusal = refusal
+        self._standing = standing
         self.patience_s = patience_s
         self._lanes = [Lane(control.url, _Probe(control).read) for control in controls]
         self._states = ["unknown"] * len(controls)
@@ -63,10 +62,7 @@ class ServerCollector:
             lane.wait(max(0.0, deadline - time.monotonic()))
             reading = lane.take() or self._waiting(number, at)
             self._states[number] = reading.state
-            reading.outstanding = self._outstanding(control.url)
-            refused = self._refusal(control.url)
-            if refused is not None and reading.state != "down":
-                reading.state, reading.reason = "refused", refused
+            _tell(reading, self._standing(control.url))
             servers.append(reading)
         return ServerSample(at=at, servers=servers)
 
@@ -162,6 +158,18 @@ class _Probe:
     def _leave_alone_if_missing(self, path: str, at: float) -> None:
         if path in self._control.missing:
             self._absent_until[path] = at + ASK_AGAIN_S
+
+
+def _tell(reading: ServerReading, standing: Standing) -> None:
+    """Add what the daemon knows; whatever the server says of itself, one that gets no work is not ok."""
+    reading.outstanding = standing.outstanding
+    reading.last_answer_s, reading.silent_s = _rounded(standing.last_answer_s), _rounded(standing.silent_s)
+    if standing.held is not None and reading.state != "down":
+        reading.state, reading.reason = standing.held
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)
 
 
 def _fill(reading: ServerReading, loads: Loads) -> None:

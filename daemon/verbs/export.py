@@ -12,6 +12,7 @@ import msgspec
 
 from contracts.exit_codes import ExitCode
 from contracts.run_config import LAYOUTS, ConfigError
+from contracts.wording import counted, human_bytes
 from daemon.store.dataset_files import MissingPackageError
 from daemon.store.export import Exported, ExportError, export_run
 from daemon.store.layout import StoreError
@@ -32,13 +33,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("layout", choices=LAYOUTS)
     parser.add_argument("target", type=Path)
     parser.add_argument("--dataset", action="append", metavar="NAME")
+    parser.add_argument("--vocab-size", type=int, metavar="N")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Export and print what was done; FAILED when a sample was left out."""
     try:
         done = export_run(
-            arguments.run, arguments.layout, arguments.target, datasets=arguments.dataset, progress=_Telling()
+            arguments.run,
+            arguments.layout,
+            arguments.target,
+            datasets=arguments.dataset,
+            vocab_size=arguments.vocab_size,
+            progress=_Telling(),
         )
     except ConfigError as error:
         print(error, file=sys.stderr)
@@ -74,10 +81,10 @@ class _Telling:
         if now - self._told < _TELL_EVERY_S:
             return
         self._told = now
-        rate = self._bytes / (now - self._began) / 1e9
+        rate = human_bytes(self._bytes / (now - self._began))
         print(
-            f"progress: {done.dataset}: {done.already + done.samples:,} of {done.wanted:,} samples exported, "
-            f"{done.bytes / 1e9:,.1f} of {done.todo_bytes / 1e9:,.1f} GB, {rate:.2f} GB/s",
+            f"progress: {done.dataset}: {done.already + done.samples:,} of {counted(done.wanted, 'sample')} exported, "
+            f"{human_bytes(done.bytes)} of {human_bytes(done.todo_bytes)}, {rate}/s",
             file=sys.stderr,
             flush=True,
         )

@@ -8,14 +8,22 @@ import time
 from pathlib import Path
 from typing import Final
 
+from contracts.clock import Clock
+from contracts.journal.append import Journal
+from contracts.records import Event, Severity, encode_line
 from contracts.run_dir import RunDir
-from daemon.single import SingleInstance
+from contracts.wording import counted, human_bytes
+from daemon.single import LockTrouble, SingleInstance
 from daemon.store.findings import StoreReport, VerifyReport
-from daemon.store.repair import repair_store
+from daemon.store.layout import StoreError
+from daemon.store.repair import Repaired, repair_store
 from daemon.store.verify import verify_run
 from daemon.verbs.answering import answer
 
+REPAIRED: Final = "store.repaired"
 _TELL_EVERY_S: Final = 5.0
+_NOTED: Final = 50
+"""So many sentences stand in the event; all of them are printed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         lambda: _repaired(arguments) if arguments.repair else _looked_at(arguments),
         lambda report: not report.left,
         busy=f". A repair needs the run for itself: eagle3 drain {arguments.run}",
+        refusals=(LockTrouble, StoreError),
     )
 
 
@@ -47,12 +56,33 @@ def _repaired(arguments: argparse.Namespace) -> VerifyReport:
         report, stores = verify_run(arguments.run, sample=arguments.sample, holding_lock=True, progress=Telling())
         report.repaired, report.left = [], 0
         for store in stores:
-            said, left = repair_store(store)
-            report.repaired += said
-            report.left += left
+            done = repair_store(store, Recording(store.name))
+            report.repaired += done.said
+            report.left += done.left
+            if done.said:
+                _note(RunDir(arguments.run), done)
         return report
     finally:
         lock.release()
+
+
+def _note(run: RunDir, done: Repaired) -> None:
+    """Append what was done to the run's events: no daemon does while we hold its lock."""
+    said = [sentence.encode("utf-8", "backslashreplace").decode() for sentence in done.said]
+    event = Event(
+        at=Clock().now(),
+        severity=Severity.WARNING,
+        kind=REPAIRED,
+        message=done.summary,
+        dataset=done.dataset,
+        data={"said": said[:_NOTED], "more": max(len(said) - _NOTED, 0)},
+    )
+    journal = Journal(run.events)
+    try:
+        journal.append(encode_line(event))
+        journal.sync()
+    finally:
+        journal.close()
 
 
 class Telling:
@@ -72,11 +102,31 @@ class Telling:
         if now - self._told < _TELL_EVERY_S:
             return
         self._told = now
-        rate = self._bytes / (now - self._began) / 1e9
         found = sum(report.counts.values())
         print(
-            f"progress: {dataset}: {report.examined:,} of {wanted:,} samples read, {self._bytes / 1e9:,.1f} GB in all, "
-            f"{rate:.2f} GB/s, found {found:,}",
+            f"progress: {dataset}: {report.examined:,} of {counted(wanted, 'sample')} read, "
+            f"{human_bytes(self._bytes)} in all, {human_bytes(self._bytes / (now - self._began))}/s, found {found:,}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+class Recording:
+    """Tells on standard error how many samples were read to be recorded again, when it takes long."""
+
+    def __init__(self, dataset: str) -> None:
+        self._dataset = dataset
+        self._told = time.monotonic()
+
+    def __call__(self, done: int, of: int, size: int) -> None:
+        """See `daemon.store.adopting.Progress`."""
+        now = time.monotonic()
+        if now - self._told < _TELL_EVERY_S:
+            return
+        self._told = now
+        print(
+            f"progress: {self._dataset}: {done:,} of {counted(of, 'sample')} without a record read, "
+            f"{human_bytes(size)}",
             file=sys.stderr,
             flush=True,
         )

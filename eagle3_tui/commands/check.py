@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
 
 from contracts.exit_codes import ExitCode
 from eagle3_tui.arguments import add_run, describe, run_dir
-from eagle3_tui.failure import CommandFailed
-from eagle3_tui.processes import environment, program
+from eagle3_tui.commands.daemon_verb import call, tell
+from eagle3_tui.processes import program
 from eagle3_tui.terminal import Signs, detect
 from eagle3_tui.text import wrap
 
@@ -49,23 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Look, and print every finding with what to do."""
     run = run_dir(arguments.run)
-    command = program("daemon", "check", run.path, "--json")
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=environment(), check=False)
-    try:
-        findings = msgspec.json.decode(done.stdout, type=Findings).findings
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        words = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise CommandFailed(
-            words[-1] if words else f"the check printed no findings: {error}", done.returncode or 1
-        ) from error
-    if arguments.json:
-        sys.stdout.write(done.stdout.decode())
-    else:
-        signs = detect(encoding="utf-8").signs
-        for line in (line for finding in findings for line in finding_lines(finding, signs)):
-            print(line)
-        print(_sum(findings))
-    return done.returncode
+    found, printed = call(program("daemon", "check", run.path, "--json"), Findings, nothing="the check found nothing")
+    return tell(printed, _lines(found.findings, detect(encoding="utf-8").signs), as_json=arguments.json)
+
+
+def _lines(findings: list[Finding], signs: Signs) -> Iterator[str]:
+    for finding in findings:
+        yield from finding_lines(finding, signs)
+    yield _sum(findings)
 
 
 def finding_lines(finding: Finding, signs: Signs) -> list[str]:

@@ -55,12 +55,13 @@ def text_of(command: Sequence[str], nothing: str) -> str:
     return done.stdout.decode()
 
 
-def call(command: Sequence[str], kind: type[_T]) -> tuple[_T, Printed]:
+def call(command: Sequence[str], kind: type[_T], nothing: str = "it printed no result") -> tuple[_T, Printed]:
     """Run a verb that prints one JSON object; lines that tell its progress go to our standard error as they come.
 
     Args:
         command: From `eagle3_tui.processes.program`.
         kind: Type of the object.
+        nothing: What to say when it printed no such object, and no word on that either.
 
     Raises:
         CommandFailed: It printed no such object; in its own last words.
@@ -85,5 +86,5 @@ def call(command: Sequence[str], kind: type[_T]) -> tuple[_T, Printed]:
     try:
         return msgspec.json.decode(printed.out, type=kind), printed
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        said = words[-1] if words else f"it printed no result: {error}"
+        said = words[-1] if words else f"{nothing}: {error}"
         raise CommandFailed(said, printed.code or ExitCode.FAILED) from error

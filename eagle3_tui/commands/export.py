@@ -11,11 +11,11 @@ import msgspec
 
 from contracts.exit_codes import ExitCode
 from contracts.run_config import LAYOUTS
-from eagle3_tui.arguments import add_run, describe, run_dir
+from eagle3_tui.arguments import add_run, describe, natural, run_dir
 from eagle3_tui.commands.daemon_verb import call
 from eagle3_tui.failure import UsageError
 from eagle3_tui.processes import program
-from eagle3_tui.text import human_bytes, human_exact, visible
+from eagle3_tui.text import counted, human_bytes, human_exact, visible
 
 
 class Exported(msgspec.Struct):
@@ -31,6 +31,7 @@ class Exported(msgspec.Struct):
     failed: int
     first_failed: list[str]
     notes: list[str]
+    missing: list[str]
 
 
 class Report(msgspec.Struct):
@@ -53,6 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dataset", action="append", metavar="NAME", help="only this data set; may be given several times"
     )
+    parser.add_argument(
+        "--vocab-size",
+        type=natural,
+        metavar="N",
+        help="size of the model's vocabulary, for the maps of the draft vocabulary, where the run does not know it",
+    )
     parser.add_argument("--json", action="store_true", help="what was done as one object")
     describe(
         parser,
@@ -71,9 +78,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--to: unknown layout {layout!r}; known: {', '.join(LAYOUTS)}")
     run = run_dir(arguments.run)
     chosen = [part for name in arguments.dataset or [] for part in ("--dataset", name)]
+    if arguments.vocab_size is not None:
+        chosen += ["--vocab-size", str(arguments.vocab_size)]
     report, printed = call(
         program("daemon", "export", run.path.absolute(), layout, Path(target).absolute(), *chosen), Report
     )
+    for done in report.datasets:
+        for sentence in done.missing:
+            print(visible(f"{done.dataset}: not written: {sentence}"), file=sys.stderr)
     if arguments.json:
         sys.stdout.write(printed.out.decode())
         return printed.code
@@ -92,10 +104,11 @@ def lines_of(done: Exported) -> Iterator[str]:
         yield f"{done.dataset}: not exported: {sentence}"
     if more := done.failed - len(done.first_failed):
         yield f"{done.dataset}: not exported: {human_exact(more)} more"
-    before = f", {human_exact(done.already)} were there already" if done.already else ""
-    gone = f", {human_exact(done.removed)} that the run has no longer were removed" if done.removed else ""
+    before = f", {counted(done.already, 'was', 'were')} there already" if done.already else ""
+    gone = f", {counted(done.removed, 'was', 'were')} removed that the run has no longer" if done.removed else ""
     left = f", {human_exact(done.failed)} left out" if done.failed else ""
+    lacking = f"; {counted(len(done.missing), 'thing')} beside them not written, see above" if done.missing else ""
     yield (
-        f"{done.dataset}: exported {human_exact(done.samples)} samples, {human_exact(done.tokens)} tokens, "
-        f"{human_bytes(done.bytes)} to {done.folder}{before}{gone}{left}"
+        f"{done.dataset}: exported {counted(done.samples, 'sample')}, {counted(done.tokens, 'token')}, "
+        f"{human_bytes(done.bytes)} to {done.folder}{before}{gone}{left}{lacking}"
     )

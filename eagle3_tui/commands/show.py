@@ -15,7 +15,7 @@ from eagle3_tui.commands.daemon_verb import call, tell
 from eagle3_tui.commands.verify import Finding
 from eagle3_tui.processes import program
 from eagle3_tui.terminal import Signs, detect
-from eagle3_tui.text import UNKNOWN, human_bytes, human_exact, human_percent, visible, wrap
+from eagle3_tui.text import UNKNOWN, counted, human_bytes, human_exact, human_percent, visible, wrap
 
 _WIDTH: Final = 80
 _LABEL: Final = 12
@@ -79,10 +79,10 @@ def shown_lines(shown: Shown, signs: Signs) -> Iterator[str]:
     """Yield a sample for people, at most 80 cells wide."""
     yield from _row("sample", f"{shown.sample_id} of {shown.dataset}")
     kind = ", pre-tokenized" if shown.pretokenized else ""
-    yield from _row("prompt", f"{human_exact(shown.prompt_tokens)} tokens{kind}")
+    yield from _row("prompt", f"{counted(shown.prompt_tokens, 'token')}{kind}")
     if not shown.pretokenized:
         ended = "" if shown.finish_reason is None else f", ended by {shown.finish_reason}"
-        yield from _row("response", f"{human_exact(shown.completion_tokens)} tokens{ended}")
+        yield from _row("response", f"{counted(shown.completion_tokens, 'token')}{ended}")
     yield from _row("first ids", " ".join(map(str, shown.first_ids)) or UNKNOWN)
     for failure in shown.failures:
         yield from _row("failed", f"{failure.stage}: {failure.error}: {failure.message} (then: {failure.next})")

@@ -14,7 +14,7 @@ from eagle3_tui.arguments import add_run, describe, natural, run_dir
 from eagle3_tui.commands.daemon_verb import call, tell
 from eagle3_tui.processes import program
 from eagle3_tui.terminal import Signs, detect
-from eagle3_tui.text import cell_width, human_bytes, human_count, human_exact, visible, wrap
+from eagle3_tui.text import cell_width, counted, human_bytes, human_count, human_exact, visible, wrap
 
 _WIDTH: Final = 80
 _SHOWN: Final = 3
@@ -95,8 +95,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         (ExitCode.OK, ExitCode.FAILED, ExitCode.USAGE, ExitCode.NOT_A_RUN),
         "Compare stored hidden states with their index, and that with prompts and responses: files, checksums,\n"
         "token ids, loss masks, form, every value. Reads all that is stored, unless --sample says less. Exit 1 when\n"
-        "something is wrong (and was not repaired). --repair needs a run without a daemon (eagle3 drain); it removes\n"
-        "the files of what is wrong and files that no record accounts for, and says each.",
+        "something is wrong (and was not repaired). --repair needs a run without a daemon (eagle3 drain); it records\n"
+        "whole samples again that the index has lost, removes the files of what is wrong and what else no record\n"
+        "accounts for, and says each; the run's events tell of it.",
     )
 
 
@@ -133,7 +134,8 @@ def report_lines(report: Report, signs: Signs) -> Iterator[str]:
 
 def _store_lines(store: Store, signs: Signs) -> Iterator[str]:
     wrong = sum(store.counts.values())
-    size = f"{human_exact(store.samples)} samples, {human_count(store.tokens)} tokens, {human_bytes(store.bytes)}"
+    tokens = counted(store.tokens, "token") if store.tokens < 100_000 else f"{human_count(store.tokens)} tokens"
+    size = f"{counted(store.samples, 'sample')}, {tokens}, {human_bytes(store.bytes)}"
     read = f"read {human_exact(store.examined)}"
     verdict = f"wrong {human_exact(wrong)}" if wrong else "nothing wrong"
     sign = signs.critical if wrong else signs.good
@@ -175,5 +177,7 @@ def _advice(report: Report, found: dict[str, int]) -> Iterator[str]:
     if report.repaired is None and found.keys() - _ADVICE.keys():
         first = f"drain it (eagle3 drain {run}), then " if report.daemon else ""
         yield f"{first}give up what is wrong, so that it is made again: eagle3 verify {run} --repair"
+        if "stray" in found:
+            yield "what has no record and is a whole sample of this run is recorded again by --repair, the rest removed"
     elif report.repaired:
         yield f"what was given up is made again at the next start: eagle3 start {run}"

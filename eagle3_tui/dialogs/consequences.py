@@ -7,7 +7,7 @@ from typing import Final
 from contracts.commands import DEFAULT, Command, Drain, Retry, Set, Stop
 from contracts.status import DatasetStatus, RunStatus
 from eagle3_tui.dialogs.retryable import Retryable
-from eagle3_tui.text import human_count, human_duration, human_exact, human_rate
+from eagle3_tui.text import counted, human_count, human_duration, human_exact, human_rate
 
 _KEPT: Final = f"It is kept over restarts, whatever run.toml says, until it is set to {DEFAULT!r}."
 
@@ -49,9 +49,10 @@ def _drain(status: RunStatus) -> list[str]:
     if status.totals.in_flight == 0:
         said = ["No new request is sent, and none is open."]
     else:
-        said = [f"No new request is sent. {_requests(status.totals.in_flight)} still finish{oldest}."]
+        verb = "finishes" if status.totals.in_flight == 1 else "finish"
+        said = [f"No new request is sent. {_requests(status.totals.in_flight)} still {verb}{oldest}."]
     if status.taking:
-        said.append(f"{human_exact(status.taking)} captures that are under way are stored.")
+        said.append(f"{counted(status.taking, 'capture that is', 'captures that are')} under way will be stored.")
     return [*said, f"Then the daemon ends. {_rest(status)}", "While it drains, r takes it back."]
 
 
@@ -59,14 +60,15 @@ def _stop(status: RunStatus) -> list[str]:
     open_now, mean = status.totals.in_flight, status.totals.avg_completion_tokens
     if open_now == 0:
         return ["The daemon ends now. No request is open, so nothing is lost.", _rest(status)]
-    said = [f"The daemon ends now. {_requests(open_now)} are given up, and sent again at the next start."]
+    verb = "is" if open_now == 1 else "are"
+    said = [f"The daemon ends now. {_requests(open_now)} {verb} given up, and sent again at the next start."]
     if open_now and mean:
         said.append(f"Up to about {human_count(round(open_now * mean))} tokens are then generated twice.")
     return [*said, _rest(status), "To let them finish first: D (drain)."]
 
 
 def _requests(count: int | None) -> str:
-    return "Open requests" if count is None else f"{human_exact(count)} open requests"
+    return "Open requests" if count is None else counted(count, "open request")
 
 
 def _rest(status: RunStatus) -> str:
@@ -75,7 +77,7 @@ def _rest(status: RunStatus) -> str:
         missing = max(totals.target_tokens - totals.completion_tokens, 0)
         what = f"{human_count(missing)} of {human_count(totals.target_tokens)} tokens are still to come"
     else:
-        what = "The rest waits" if rest is None else f"{human_exact(rest)} samples have no answer yet"
+        what = "The rest waits" if rest is None else f"{counted(rest, 'sample has', 'samples have')} no answer yet"
     return f"{what}; go on with: eagle3 start {status.path}"
 
 
@@ -87,7 +89,10 @@ def _concurrency(wanted: int | str, status: RunStatus) -> list[str]:
     if now is None or wanted == now:
         return [before]
     if wanted > now:
-        return [before, f"{human_exact(wanted - now)} more are sent as soon as there are servers to take them."]
+        return [
+            before,
+            f"{counted(wanted - now, 'more is', 'more are')} sent as soon as there are servers to take them.",
+        ]
     over = 0 if open_now is None else max(open_now - wanted, 0)
     return [before, f"Nothing is aborted: {human_exact(over)} open ones finish before the next new one is sent."]
 
@@ -108,9 +113,8 @@ def _target(data: DatasetStatus, wanted: int | str) -> list[str]:
     ]
     rest, mean = left(data), data.avg_completion_tokens
     if rest is not None and mean and rest * mean < missing:
-        said.append(
-            f"Its {human_exact(rest)} prompts without an answer give about {human_count(round(rest * mean))}: too few."
-        )
+        prompts = counted(rest, "prompt without an answer gives", "prompts without an answer give")
+        said.append(f"Its {prompts} about {human_count(round(rest * mean))}: too few.")
     return said
 
 
@@ -129,7 +133,8 @@ def _retry(command: Retry, reach: Retryable | None) -> list[str]:
         return ["This one sample is sent again, if it failed and has no answer yet; the daemon says whether."]
     if reach is None:
         return []
-    said = [f"{human_exact(reach.samples(command.dataset, command.error))} samples that were given up are sent again."]
+    samples = counted(reach.samples(command.dataset, command.error), "sample that was", "samples that were")
+    said = [f"{samples} given up will be sent again."]
     going_on = reach.going_on(command.dataset, command.error)
     if going_on:
         said.append(f"Stopped until now, and going on again: {', '.join(going_on)}.")

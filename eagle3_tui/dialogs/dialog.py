@@ -17,7 +17,6 @@ from eagle3_tui.widgets.look import Look
 
 Result = TypeVar("Result")
 
-_LEAVE: Final = ("ctrl+c", "ctrl+q")
 _BORDER: Final = 2
 _MARGIN: Final = 1
 
@@ -74,14 +73,11 @@ class Dialog(ModalScreen[Result], Generic[Result]):
         kept = lines if len(lines) <= height - _BORDER else [*lines[: height - _BORDER - 1], lines[-1]]
         self.box.put(lambda *_: kept)
 
-    async def on_key(self, event: Key) -> None:
-        """Take every key; those that leave the app still do."""
+    def on_key(self, event: Key) -> None:
+        """Take every key; those that leave the app from everywhere do not come here."""
         event.stop()
         event.prevent_default()
-        if event.key in _LEAVE:
-            await self.run_action("app.leave")
-        else:
-            self.press(event)
+        self.press(event)
 
     def paragraph(self, text: str, width: int) -> list[list[Part]]:
         """Return a sentence as lines."""

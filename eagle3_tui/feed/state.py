@@ -20,6 +20,8 @@ from eagle3_tui.feed.background import in_background
 Answer = TypeVar("Answer")
 
 EVENTS_KEPT: Final = 60
+_FOLDERS_EVERY: Final = 5
+"""Readings after which it is asked again which folders there are."""
 STALE_AFTER_S: Final = 5.0
 """The folder is read at least once a second; older than this the screen says how old it is."""
 
@@ -70,7 +72,8 @@ class Feed:
         """The source is used by one thread at a time."""
         self._clock = clock
         self.folders: list[Path] = []
-        """In which files change, as of the last reading."""
+        """In which files change, as of one of the last readings."""
+        self._readings = 0
         self._latest = View()
         self._begun = clock.mono()
 
@@ -82,25 +85,34 @@ class Feed:
             replays: It is the recording.
         """
         self._source, self._replays = source, replays
+        self._readings = 0
 
-    async def read(self) -> None:
-        """Read once. What the system refuses (a removed folder, a dead disk) is kept as the view's problem."""
+    async def read(self) -> bool:
+        """Read once; return whether anything but the time is other than before.
+
+        What the system refuses (a removed folder, a dead disk) is kept as the view's problem.
+        """
         source, replays = self._source, self._replays
         try:
             async with self._one_at_a_time:
-                status, events, self.folders = await in_background(partial(_read, source))
+                status, events = await in_background(partial(_read, source))
+                if self._readings % _FOLDERS_EVERY == 0:
+                    self.folders = await in_background(source.watch_paths)
         except OSError as error:
             if source is not self._source:
-                return  # nobody wants to know any more
+                return False  # nobody wants to know any more
             where = f"{error.filename}: " if error.filename else ""
             self._latest = replace(self._latest, problem=f"can't read {where}{error.strerror or error}")
-            return
+            return False
         if source is not self._source:
-            return
+            return False
         self._begun = self._clock.mono()
+        self._readings += 1
         fresh = View(status=status, events=tuple(events), replays=replays)
-        if not _looks_the_same(self._latest, fresh):
+        same = _is_the_same(self._latest, fresh)
+        if not same or _shows_time(fresh):
             self._latest = fresh
+        return not same
 
     async def ask(self, question: Callable[[RunFold, float], Answer]) -> Answer:
         """Return what a question about (fold, now) comes to, off the event loop.
@@ -117,16 +129,20 @@ class Feed:
         return replace(self._latest, age_s=float(int(age))) if age >= STALE_AFTER_S else self._latest
 
 
-def _read(source: Source) -> tuple[RunStatus, list[Event], list[Path]]:
-    return source.refresh(), source.last_events(EVENTS_KEPT), source.watch_paths()
+def _read(source: Source) -> tuple[RunStatus, list[Event]]:
+    return source.refresh(), source.last_events(EVENTS_KEPT)
 
 
-def _looks_the_same(old: View, new: View) -> bool:
-    """Whether nothing but the time of reading differs, and nothing is shown that grows with it (ages, arrivals)."""
+def _is_the_same(old: View, new: View) -> bool:
+    """Whether nothing but the time of reading differs."""
     if old.status is None or new.status is None or old.problem is not None or old.events != new.events:
         return False
     if new.replays != old.replays or (new.replays and new.status.at != old.status.at):
         return False
-    if new.status.alerts or any(data.eta_s for data in (new.status.totals, *new.status.datasets)):
-        return False
     return msgspec.structs.replace(new.status, at=old.status.at) == old.status
+
+
+def _shows_time(view: View) -> bool:
+    """Whether something is shown that grows with the time (ages of alerts, arrivals)."""
+    status = view.status
+    return status is not None and bool(status.alerts or any(data.eta_s for data in (status.totals, *status.datasets)))

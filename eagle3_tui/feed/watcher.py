@@ -1,7 +1,9 @@
-"""When to look again: file events as a wake-up where the system gives any, and a sweep every second always.
+"""When to look again: at once while there is something new each time; else at the next file event, where the system
+gives any, or at the sweep every second.
 
 Nothing but a wake-up comes from here. File events get lost (network disks, exhausted watches, replaced folders), so
-what is on disk is read by (inode, offset) whatever woke the reader.
+what is on disk is read by (inode, offset) whatever woke the reader. Each costs processor time, and a run at work writes
+hundreds a second: while readings find something anyway, nothing is watched.
 """
 
 from __future__ import annotations
@@ -17,9 +19,13 @@ import watchfiles
 
 SWEEP_S: Final = 1.0
 """Longest time between two readings, with or without events."""
-_STEP_MS: Final = 100
+_STEP_MS: Final = 200
 _GROUP_MS: Final = 200
 """Events are grouped at most this long, else a busy file would never wake anybody."""
+_BUSY_AFTER: Final = 4
+"""So many readings in a row that found something: the next one will too."""
+_COMPARE_EVERY: Final = 5
+"""Sweeps after which it is looked whether the watched folders are still the same."""
 _TRY_AGAIN_S: Final = 30.0
 """After the system refused to watch."""
 
@@ -35,9 +41,27 @@ class Watcher:
         self._changed = asyncio.Event()
         self._stop_watching = asyncio.Event()
         self._stopped = False
+        self._found = 0
+        """Readings in a row that found something."""
+        self._calm = asyncio.Event()
+        self._calm.set()
+
+    def found(self, something: bool) -> None:
+        """Take note of what a reading came to: of a busy run file events are not asked for."""
+        self._found = self._found + 1 if something else 0
+        if self._found < _BUSY_AFTER:
+            self._calm.set()
+        elif self._calm.is_set():
+            self._calm.clear()
+            self._stop_watching.set()
 
     async def wait(self) -> None:
-        """Return at the next change, or when the sweep is due; changes since the last call count."""
+        """Return at the next change, or when the sweep is due; changes since the last call count.
+
+        In a busy run that is at once: the caller sees to the pace.
+        """
+        if not self._calm.is_set():
+            return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), self._sweep_s)
         self._changed.clear()
@@ -46,7 +70,11 @@ class Watcher:
         """Watch until stopped; folders that appear, vanish or are replaced are taken up at the next sweep."""
         refused_until = 0.0
         loop = asyncio.get_running_loop()
-        while not self._stopped:
+        while True:
+            self.watched = {}
+            await self._calm.wait()
+            if self._stopped:
+                return
             self.watched = self._identities() if loop.time() >= refused_until else {}
             if not self.watched:
                 await asyncio.sleep(self._sweep_s)
@@ -70,6 +98,7 @@ class Watcher:
     def stop(self) -> None:
         """Let the thread that waits for file events end, ahead of the cancellation."""
         self._stopped = True
+        self._calm.set()
         self._stop_watching.set()
 
     async def _watch(self, folders: list[Path]) -> None:
@@ -87,7 +116,7 @@ class Watcher:
 
     async def _until_replaced(self, watched: dict[Path, tuple[int, int]]) -> None:
         while self._identities() == watched:  # noqa: ASYNC110 - a disk has no event that could be waited for
-            await asyncio.sleep(self._sweep_s)
+            await asyncio.sleep(_COMPARE_EVERY * self._sweep_s)
         self._stop_watching.set()
 
     def _identities(self) -> dict[Path, tuple[int, int]]:

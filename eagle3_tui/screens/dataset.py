@@ -1,4 +1,4 @@
-"""One data set: facts, lengths of its answers, speed over time, its newest records, what failed, what is stored."""
+"""One data set: facts, lengths of answers or prompts, speed over time, newest answers or stored samples, failures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import ClassVar
 
-from rich.style import Style
 from textual.binding import BindingType
 from textual.strip import Strip
 from textual.widget import Widget
@@ -14,29 +13,32 @@ from textual.widget import Widget
 from contracts.commands import Retry
 from contracts.details.dataset import DatasetDetail, dataset_detail
 from contracts.details.latest import Record
+from contracts.details.prompts import PromptLengths, prompt_lengths
 from contracts.details.rates import SPANS
 from contracts.details.sample import SampleRef
+from contracts.details.stored import StoredRecord
 from contracts.records import Severity
 from contracts.status import DatasetStatus
 from eagle3_tui.feed.state import Feed
 from eagle3_tui.keys import Key
+from eagle3_tui.screens.dataset_lists import ANSWERS, SAMPLES
 from eagle3_tui.screens.detail import BACK, GO, MOVING, Ask, DetailScreen, Movable, bindings
 from eagle3_tui.screens.failures import FailuresScreen
 from eagle3_tui.screens.sample import SampleScreen
-from eagle3_tui.text import UNKNOWN, human_duration, human_exact, human_rate
+from eagle3_tui.text import human_exact
 from eagle3_tui.widgets.dataset_facts import dataset_facts, dataset_title
 from eagle3_tui.widgets.detail import Fact, fact_lines
 from eagle3_tui.widgets.histogram import chart_cells, histogram_lines, rate_lines
 from eagle3_tui.widgets.line import group, strip
 from eagle3_tui.widgets.lines import Lines, rule_strip
-from eagle3_tui.widgets.listing import ListColumn, Listing
+from eagle3_tui.widgets.listing import Listing
 from eagle3_tui.widgets.look import Look
-from eagle3_tui.widgets.times import stamp
 
 KEYS = (
     Key(("enter",), "enter", "open", ("enter", "sample"), "open the selected sample"),
     Key(("f",), "f", "failures", ("f", "failures"), "what failed in this data set"),
     Key(("w",), "w", "span", ("w", "time span"), "speed over 10 min, 1 h or all"),
+    Key(("l", "tab"), "l", "other", ("l", "answers or store"), "stored samples, or answers"),
     Key(("a",), "a", "retry", ("a", "try again"), "try again what failed here", changes_run=True),
     GO,
     BACK,
@@ -68,18 +70,31 @@ class DatasetScreen(DetailScreen):
         self._facts = Lines(look, id="facts")
         self._charts = Lines(look, id="charts")
         self._rates = Lines(look, id="rates")
-        self._list = Listing(
-            look, COLUMNS, lambda record: record.offset, id="list", empty="no record yet: the newest come first"
+        self._answers: Listing[Record] = Listing(
+            look, ANSWERS, lambda record: record.offset, id="list", empty="no record yet: the newest come first"
         )
+        self._samples: Listing[StoredRecord] = Listing(
+            look, SAMPLES, lambda record: record.offset, id="stored", empty="nothing is stored yet"
+        )
+        self._chosen: bool | None = None
+        """The stored samples are wanted, or not; None: nobody has said."""
+        self._prompts: PromptLengths | None = None
+        self._prompts_of = 0
+        """Prompts there were when their lengths were asked for."""
 
     @property
     def movable(self) -> Movable:
         """The newest records."""
-        return self._list
+        return self._samples if self._is_of_store else self._answers
+
+    @property
+    def _is_of_store(self) -> bool:
+        """The stored samples are listed: where there is nothing to answer from the start."""
+        return (self._detail is not None and self._detail.is_brought) if self._chosen is None else self._chosen
 
     def parts(self) -> Iterable[Widget]:
         """Yield the parts."""
-        return (self._facts, self._charts, self._rates, self._list)
+        return (self._facts, self._charts, self._rates, self._answers, self._samples)
 
     def share_lines(self, width: int, height: int) -> None:
         """Facts first, then the list's first rows, then the charts, then the list."""
@@ -93,7 +108,9 @@ class DatasetScreen(DetailScreen):
         self.place(self._facts, facts)
         self.place(self._charts, charts)
         self.place(self._rates, rates)
-        self.place(self._list, max(height - facts - charts - rates, 1))
+        rows = max(height - facts - charts - rates, 1)
+        self.place(self._answers, 0 if self._is_of_store else rows)
+        self.place(self._samples, rows if self._is_of_store else 0)
 
     async def read(self) -> None:
         """Ask for the data set."""
@@ -104,9 +121,14 @@ class DatasetScreen(DetailScreen):
             look = self.look
             self.title_groups([group(f"no data set {self._dataset} in this run", look.bad, look)])
             return
+        if self._detail.is_brought and self._detail.prompts != self._prompts_of:
+            self._prompts_of = self._detail.prompts
+            self._prompts = await self.feed.ask(partial(prompt_lengths, name=self._dataset))
         status, own = self.feed.view().status, self._status()
         self.title_groups(dataset_title(self._dataset, own, status, self.look))
-        self._list.put(self._detail.latest, 0.0 if status is None else status.at)
+        now = 0.0 if status is None else status.at
+        self._answers.put(self._detail.latest, now)
+        self._samples.put(self._detail.latest_stored, now)
         self._draw()
         self.rearrange()
 
@@ -116,15 +138,22 @@ class DatasetScreen(DetailScreen):
             return
         facts = self._all_facts()
         self._facts.put(lambda width, height: fact_lines(facts, width, look)[:height])
-        span = f"tokens/s, {SPANS[self._span][0]}"
-        rates = detail.rates[self._span]
+        span = f"{'rows stored/s' if self._is_of_store else 'tokens/s'}, {SPANS[self._span][0]}"
+        rates = (detail.stored_rates if self._is_of_store else detail.rates)[self._span]
+        empty = "nothing was stored yet" if self._is_of_store else "nothing was finished yet"
+        title, steps, none = "answers by length, tokens", detail.lengths, "no answer with a known length yet"
+        if detail.is_brought:
+            looked = 0 if self._prompts is None else self._prompts.looked_at
+            part = "" if looked >= detail.prompts else f", {human_exact(looked)} of {human_exact(detail.prompts)}"
+            title, none = f"prompts with answers by length, tokens{part}", "no prompt holds token ids"
+            steps = None if self._prompts is None else self._prompts.steps
 
         def lengths(width: int, height: int) -> list[Strip]:
-            lines = histogram_lines(detail.lengths, width, height - 1, look)
-            return [rule_strip("answers by length, tokens", width, look), *lines]
+            lines = histogram_lines(steps, width, height - 1, look, empty=none)
+            return [rule_strip(title, width, look), *lines]
 
         def speed(width: int, height: int) -> list[Strip]:
-            return [rule_strip(span, width, look), *rate_lines(rates, width, height - 1, look)]
+            return [rule_strip(span, width, look), *rate_lines(rates, width, height - 1, look, empty=empty)]
 
         def charts(width: int, height: int) -> list[Strip]:
             if width < _SIDE_BY_SIDE:
@@ -141,14 +170,25 @@ class DatasetScreen(DetailScreen):
         return next((each for each in datasets if each.name == self._dataset), None)
 
     def _all_facts(self) -> list[Fact]:
-        return [] if self._detail is None else dataset_facts(self._detail, self._status(), self.look)
+        return [] if self._detail is None else dataset_facts(self._detail, self._status(), self.look, self._prompts)
 
     def action_open(self) -> None:
         """Open the selected record's sample."""
-        record = self._list.selected
+        if self._is_of_store:
+            stored = self._samples.selected
+            if stored is not None and stored.key is not None:
+                self._go(stored.key)
+            return
+        record = self._answers.selected
         if record is not None:
             ref = SampleRef(self._dataset, record.key, record.offset)
             self.app.push_screen(SampleScreen(self.look, self.feed, ref, self.ask))
+
+    def action_other(self) -> None:
+        """List the stored samples in place of the answers, or the other way round."""
+        self._chosen = not self._is_of_store
+        self._draw()
+        self.rearrange()
 
     def action_failures(self) -> None:
         """Show what failed here."""
@@ -189,39 +229,3 @@ def beside(left: list[Strip], right: list[Strip], half: int, width: int, height:
         second = right[index] if index < len(right) else strip([], width - half - 1, look)
         lines.append(Strip.join([first, strip([], 2, look), second]))
     return lines
-
-
-def _when(record: Record, now: float, look: Look) -> tuple[str, Style]:
-    return (UNKNOWN if record.finished_at is None else stamp(record.finished_at, now)), look.dim
-
-
-def _sample(record: Record, now: float, look: Look) -> tuple[str, Style]:
-    return (record.key if record.key is not None else f"(no id, byte {record.offset:,})"), look.bold
-
-
-def _ended(record: Record, now: float, look: Look) -> tuple[str, Style]:
-    if record.why is not None or record.finish_reason is None:
-        return record.outcome, look.bad if record.why is not None else look.plain
-    return record.finish_reason, look.warn if record.finish_reason == "length" else look.plain
-
-
-def _speed(record: Record, now: float, look: Look) -> tuple[str, Style]:
-    known = record.completion_tokens is not None and record.took_s
-    return human_rate((record.completion_tokens or 0) / record.took_s if known and record.took_s else None), look.plain
-
-
-COLUMNS: tuple[ListColumn[Record], ...] = (
-    ListColumn("when", 8, _when, rank=1),
-    ListColumn("sample", 18, _sample, grows=True),
-    ListColumn("prompt", 6, lambda record, now, look: (human_exact(record.prompt_tokens), look.plain), 3, right=True),
-    ListColumn("answer", 7, lambda record, now, look: (human_exact(record.completion_tokens), look.plain), right=True),
-    ListColumn("ended", 10, _ended),
-    ListColumn("took", 8, lambda record, now, look: (human_duration(record.took_s), look.plain), 4, right=True),
-    ListColumn("tok/s", 6, _speed, rank=6, right=True),
-    ListColumn("att", 3, lambda record, now, look: (human_exact(record.attempt), look.plain), rank=5, right=True),
-    ListColumn("server", 21, lambda record, now, look: (_host(record.server), look.dim), rank=7),
-)
-
-
-def _host(url: str | None) -> str:
-    return UNKNOWN if url is None else url.removeprefix("http://")

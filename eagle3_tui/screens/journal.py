@@ -246,9 +246,11 @@ class JournalScreen(DetailScreen):
         least = {Severity.INFO: "all", Severity.WARNING: "warnings and worse", Severity.CRITICAL: "critical only"}
         place = 100.0 if selected is None or not page.size else 100.0 * min(selected.offset / page.size, 1.0)
         state = "following" if self._following else f"at {human_percent(place)}"
+        untimed = self.feed.view().replays and not any(entry.at is not None for entry in page.entries)
         self.title_groups(
             [
                 group("events" if self._which == EVENTS else "daemon.log", look.bold, look),
+                *([group("says no times: as it is now", look.warn, look)] if untimed and page.entries else []),
                 group(least[self._least], look.plain if self._least is Severity.INFO else look.warn, look),
                 group(state, look.good if self._following else look.active, look),
                 group(f"of {human_bytes(page.size)}", look.dim, look, rank=2),

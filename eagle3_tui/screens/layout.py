@@ -14,13 +14,16 @@ _LEAST: Final = 12
 """The least screen. Of what is higher, half may go to what to do about critical alerts, before data sets."""
 _ROOMY: Final = 30
 """From this height on the GPUs have their grid, every part a title, and the history a place."""
-_BESIDE_FROM: Final = 120
-"""From this width on the history stands beside the GPUs, else below them."""
+_BESIDE: Final = (120, 180)
+"""From the first of these widths on the history stands beside the GPUs. From the second on they need so few lines side
+by side that it is below them again, as wide as the screen, and nothing stays empty."""
 _BESIDE_GPUS: Final = 4
 _PLOT: Final = (6, 16)
 """Least and most lines of the history, its title included."""
-GPU_ROWS: Final = {True: 8, False: 4}
+_GPU_ROWS: Final = {True: 8, False: 4}
 """Lines of the grid of GPUs as far as its width allows: beside the history, and without one there."""
+_GPU_IN_FULL: Final = 90
+"""Cells in which one GPU has a history of some minutes and all its figures."""
 _GPU_FIGURES: Final = 42
 _GPUS_WIDE: Final = 105
 """More cells the GPUs don't need: the rest is the history's."""
@@ -82,7 +85,13 @@ def gpus_width(width: int, gpus: int, *, beside: bool) -> int:
     """Return the cells that the GPUs have: half of the screen, for two columns of them what their figures take."""
     if not beside:
         return width
-    return min(max(width // 2 + 2, _GPU_FIGURES * (-(-gpus // GPU_ROWS[True])) + 1), _GPUS_WIDE)
+    return min(max(width // 2 + 2, _GPU_FIGURES * (-(-gpus // _GPU_ROWS[True])) + 1), _GPUS_WIDE)
+
+
+def gpu_rows(width: int, gpus: int, *, beside: bool) -> int:
+    """Return how many lines the grid of GPUs takes at most; on a wide screen enough to show each of them in full."""
+    rows = _GPU_ROWS[beside]
+    return max(rows, -(-gpus // (width // _GPU_IN_FULL))) if not beside and width >= _BESIDE[1] else rows
 
 
 def has_plot(width: int, height: int, gpus: int, *, wanted: bool) -> tuple[bool, bool]:
@@ -91,7 +100,7 @@ def has_plot(width: int, height: int, gpus: int, *, wanted: bool) -> tuple[bool,
     Beside few GPUs half of the screen would stay empty: it is below them then.
     """
     shown = wanted and height >= _ROOMY
-    return shown, shown and width >= _BESIDE_FROM and gpus >= _BESIDE_GPUS
+    return shown, shown and _BESIDE[0] <= width < _BESIDE[1] and gpus >= _BESIDE_GPUS
 
 
 def share_out(height: int, needs: Needs) -> Heights:

@@ -10,6 +10,7 @@ from textual.binding import BindingType
 from eagle3_tui.keys import HISTORY_KEYS, MAIN_KEYS, Key, usable_keys
 from eagle3_tui.screens.detail import bindings
 from eagle3_tui.screens.run import RunScreen
+from eagle3_tui.widgets.gpus import Asker
 from eagle3_tui.widgets.look import Look
 from eagle3_tui.widgets.plot import HistoryPlot
 
@@ -19,8 +20,16 @@ class MainScreen(RunScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings((*MAIN_KEYS, *HISTORY_KEYS))
 
-    def __init__(self, look: Look, *, read_only: bool, farewell: bool, history: HistoryPlot | None = None) -> None:
-        super().__init__(look, read_only=read_only, farewell=farewell, history=history)
+    def __init__(
+        self,
+        look: Look,
+        *,
+        read_only: bool,
+        farewell: bool,
+        history: HistoryPlot | None = None,
+        ask: Asker | None = None,
+    ) -> None:
+        super().__init__(look, read_only=read_only, farewell=farewell, history=history, ask=ask)
         self._read_only = read_only
         self._plot = history
 

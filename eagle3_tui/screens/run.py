@@ -15,13 +15,13 @@ from contracts.records import Severity
 from contracts.status import AlertStatus
 from eagle3_tui.feed.state import View
 from eagle3_tui.keys import usable_keys
-from eagle3_tui.screens.layout import GPU_ROWS, Heights, Needs, gpus_width, has_plot, share_out
+from eagle3_tui.screens.layout import Heights, Needs, gpu_rows, gpus_width, has_plot, share_out
 from eagle3_tui.terminal import DEFAULT_SIZE, TOO_SMALL
 from eagle3_tui.widgets.alerts import Alerts, alerts_height, brief_height, key_of, sorted_alerts, urgent_height
 from eagle3_tui.widgets.canvas import Canvas
 from eagle3_tui.widgets.events import Events
 from eagle3_tui.widgets.footer import Footer
-from eagle3_tui.widgets.gpus import Gpus, grid_height
+from eagle3_tui.widgets.gpus import Asker, Gpus, grid_height
 from eagle3_tui.widgets.header import Header, header_height
 from eagle3_tui.widgets.look import Look
 from eagle3_tui.widgets.note import Note
@@ -41,6 +41,7 @@ class RunScreen(Screen[None]):
         read_only: Keys that change the run are not shown.
         farewell: The daemon goes on after leaving, and the screen says so.
         history: Draws what was, its title line included; None: nothing of that is shown.
+        ask: Answers questions about the run, for how busy the GPUs were before; None: that is not shown.
     """
 
     AUTO_FOCUS = None
@@ -56,7 +57,9 @@ class RunScreen(Screen[None]):
             super().__init__()
             self.target = target
 
-    def __init__(self, look: Look, *, read_only: bool, farewell: bool, history: Canvas | None = None) -> None:
+    def __init__(
+        self, look: Look, *, read_only: bool, farewell: bool, history: Canvas | None = None, ask: Asker | None = None
+    ) -> None:
         super().__init__()
         self._look = look
         self._view = View()
@@ -77,7 +80,7 @@ class RunScreen(Screen[None]):
         self._table_rule = Rule(look, "data sets", id="rule-table")
         self._machines_rule = Rule(look, "servers, host, GPUs", id="rule-machines")
         self._servers = Servers(look, id="servers")
-        self._gpus = Gpus(look, id="gpus")
+        self._gpus = Gpus(look, ask, id="gpus")
         self._middle = Container(id="middle")
         self._events_rule = Rule(look, "events", id="rule-events")
         self._events = Events(look, id="events")
@@ -281,12 +284,12 @@ class RunScreen(Screen[None]):
         heights = share_out(
             height,
             Needs(
-                header=header_height(self._view),
+                header=header_height(self._view, width, height, look),
                 alerts=alerts_height(status, width, look),
                 brief=brief_height(status, width, look, self.alerts.selected),
                 urgent=urgent_height(status, width, look),
                 table=table_height(status),
-                gpus=grid_height(status, narrow, GPU_ROWS[beside]),
+                gpus=grid_height(status, narrow, gpu_rows(width, count, beside=beside)),
                 servers=servers_height(status),
                 figures=full_height(status, width, look),
                 stores=status is not None and status.totals.hidden is not None,

@@ -21,6 +21,7 @@ from eagle3_tui.widgets.line import group
 from eagle3_tui.widgets.lines import Lines, rule_strip
 from eagle3_tui.widgets.listing import ListColumn, Listing
 from eagle3_tui.widgets.look import Look
+from eagle3_tui.widgets.servers import STARTING, is_silent, state_look
 from eagle3_tui.widgets.times import stamp
 
 KEYS = (
@@ -73,14 +74,17 @@ class ServersScreen(DetailScreen):
         """Ask for the servers."""
         self._detail = await self.feed.ask(servers_detail)
         look, servers = self.look, self._detail.servers
-        bad = [server for server in servers if server.reading is not None and server.reading.state != "ok"]
+        states = [server.reading.state for server in servers if server.reading is not None]
+        bad, starting = sum(state not in ("ok", STARTING) for state in states), states.count(STARTING)
+        waiting = [group(f"{look.signs.warning} {starting} {STARTING}", look.warn, look)] if starting else []
         findings = sum(len(server.findings) for server in servers)
         self.title_groups(
             [
                 group(f"{len(servers)} server{'' if len(servers) == 1 else 's'}", look.bold, look),
-                group(f"{look.signs.critical} {len(bad)} not ok", look.bad, look)
+                group(f"{look.signs.critical} {bad} not ok", look.bad, look)
                 if bad
                 else group(f"{look.signs.good} none is bad", look.good, look),
+                *waiting,
                 group(f"{findings} findings", look.warn if findings else look.plain, look, rank=1),
                 group(_dumps(self._detail), look.dim, look, rank=2, right=True),
             ]
@@ -94,7 +98,9 @@ class ServersScreen(DetailScreen):
         selected, look = self._list.selected, self.look
         if selected is None or self._detail is None:
             return
-        facts = server_facts(selected, self._detail, self._now(), look)
+        status = self.feed.view().status
+        stall_after_s = None if status is None else status.stall_after_s
+        facts = server_facts(selected, self._detail, self._now(), look, stall_after_s)
         rates = tuple(rate for _, rate in selected.rates)
         title = f"tokens/s of {selected.url}, last 10 min"
         self._rates.put(
@@ -116,12 +122,25 @@ class ServersScreen(DetailScreen):
         return 0.0 if status is None else status.at
 
 
-def server_facts(server: ServerDetail, detail: ServersDetail, now: float, look: Look) -> list[Fact]:
-    """Return everything about one server, what is wrong first."""
+def server_facts(
+    server: ServerDetail, detail: ServersDetail, now: float, look: Look, stall_after_s: float | None = None
+) -> list[Fact]:
+    """Return everything about one server, what is wrong first.
+
+    Args:
+        server: Which.
+        detail: Of all servers.
+        now: The present.
+        look: Signs and styles.
+        stall_after_s: From when on open requests without an answer are worth a warning; None: not known.
+    """
     reading = server.reading
     facts = []
     if reading is not None and reading.state != "ok":
-        facts.append(Fact("state", ((f"{reading.state}: {reading.reason or 'no reason given'}", look.bad),)))
+        words = f"{reading.state}: {reading.reason or 'no reason given'}"
+        facts.append(Fact("state", ((words, state_look(reading.state, look)[1]),)))
+    if reading is not None and (answers := tuple(_answers(reading, look, stall_after_s))):
+        facts.append(Fact("answers", answers))
     if not server.configured:
         facts.append(Fact("", (("run.toml does not name it any more", look.warn),)))
     facts += [
@@ -143,6 +162,18 @@ def server_facts(server: ServerDetail, detail: ServersDetail, now: float, look: 
         asked = sorted(detail.sampling.items())
         facts.append(Fact("asked for", tuple((f"{name} {value}", look.plain) for name, value in asked)))
     return facts + [Fact("event", ((f"{stamp(event.at, now)}  {event.message}", look.dim),)) for event in server.events]
+
+
+def _answers(reading: ServerReading, look: Look, stall_after_s: float | None) -> Iterable[tuple[str, Style]]:
+    """Return when the last one came, and for how long open requests have waited for the next."""
+    if reading.last_answer_s is not None:
+        yield f"last answer {human_duration(reading.last_answer_s)} ago", look.plain
+    elif reading.outstanding:
+        yield "none since the daemon's start", look.plain
+    silent = is_silent(reading, stall_after_s)
+    if reading.silent_s is not None and (silent or reading.silent_s != reading.last_answer_s):
+        words = f"{human_exact(reading.outstanding)} open, none answered for {human_duration(reading.silent_s)}"
+        yield words, look.warn if silent else look.plain
 
 
 def _versions(reading: ServerReading, look: Look) -> Iterable[tuple[str, Style]]:
@@ -184,9 +215,12 @@ def _dumps(detail: ServersDetail) -> str:
 def _state(server: ServerDetail, now: float, look: Look) -> tuple[str, Style]:
     if server.reading is None:
         return UNKNOWN, look.dim
-    good = server.reading.state == "ok"
-    sign = look.signs.good if good else look.signs.critical
-    return f"{sign} {server.reading.state}", look.good if good else look.bad
+    sign, style = state_look(server.reading.state, look)
+    return f"{sign} {server.reading.state}", style
+
+
+def _last_answer(server: ServerDetail, now: float, look: Look) -> tuple[str, Style]:
+    return human_duration(None if server.reading is None else server.reading.last_answer_s), look.plain
 
 
 def _figure(server: ServerDetail, name: str, look: Look) -> tuple[str, Style]:
@@ -204,12 +238,13 @@ def _column(title: str, width: int, name: str, rank: int) -> ListColumn[ServerDe
 
 COLUMNS: tuple[ListColumn[ServerDetail], ...] = (
     ListColumn("server", 21, lambda server, now, look: (server.url.removeprefix("http://"), look.bold), grows=True),
-    ListColumn("state", 9, _state),
+    ListColumn("state", 10, _state),
     _column("open", 5, "outstanding", 2),
     _column("running", 7, "running", 1),
     _column("queued", 6, "queued", 3),
     _column("KV", 6, "kv_usage_pct", 4),
     _column("cache", 6, "cache_hit_pct", 6),
     _column("tok/s", 7, "tokens_per_s", 0),
+    ListColumn("answered", 8, _last_answer, rank=2, right=True),
     _column("retr.", 5, "retracted", 5),
 )

@@ -7,7 +7,7 @@ import math
 from eagle3_tui.terminal import Signs
 
 
-def bar(share: float | None, width: int, signs: Signs) -> str:
+def bar(share: float | None, width: int, signs: Signs, lost: float = 0.0) -> str:
     """Return a bar of exactly ``width`` cells.
 
     Something is never drawn as nothing, and not yet all is never drawn as all.
@@ -16,11 +16,16 @@ def bar(share: float | None, width: int, signs: Signs) -> str:
         share: 0 to 1, cut to that range; None (unknown) gives blanks with a ``-``.
         width: Cells.
         signs: The terminal's signs.
+        lost: The share that will never come: at the right end, in another shape.
     """
     if width <= 0:
         return ""
     if share is None or not math.isfinite(share):
         return "-".ljust(width)
+    if lost > 0:
+        end = max(min(round(lost * width), width - (share > 0)), 1)
+        left = 1.0 if share + lost > 1 - 1e-9 else share / (1 - lost)
+        return bar(left if share > 0 else 0.0, width - end, signs) + signs.lost * end
     parts = len(signs.blocks)
     filled = math.floor(min(max(share, 0.0), 1.0) * width * parts)
     if filled == 0 and share > 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import repeat
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -11,6 +11,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from eagle3_tui.feed.state import View
+from eagle3_tui.text import single_cells
 from eagle3_tui.widgets.look import Look
 
 _JOIN = 4
@@ -74,13 +75,16 @@ def changed_spans(old: Strip, new: Strip) -> list[tuple[int, int]]:
     before += [("", None)] * (length - len(before))
     after += [("", None)] * (length - len(after))
     spans: list[tuple[int, int]] = []
-    for differs, run in groupby(range(length), key=lambda x: before[x] != after[x]):
-        if not differs:
+    start = end = -_JOIN
+    for place, (one, other) in enumerate(zip(before, after, strict=True)):
+        if one == other:
             continue
-        cells = list(run)
-        start, end = cells[0], cells[-1] + 1
-        if spans and start - sum(spans[-1]) < _JOIN:
-            start = spans.pop()[0]
+        if place - end >= _JOIN:
+            if end > start:
+                spans.append((start, end - start))
+            start = place
+        end = place + 1
+    if end > start:
         spans.append((start, end - start))
     return spans
 
@@ -89,8 +93,8 @@ def _cells(strip: Strip) -> list[tuple[str, Style | None]]:
     """One entry per cell; the second cell of a wide character repeats it, so that both halves count as changed."""
     cells: list[tuple[str, Style | None]] = []
     for text, style, _ in strip:
-        if text.isascii():
-            cells.extend((char, style) for char in text)
+        if single_cells(text):
+            cells.extend(zip(text, repeat(style)))
             continue
         for char in text:
             size = cell_len(char)

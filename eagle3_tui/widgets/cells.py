@@ -7,13 +7,13 @@ from typing import Final
 
 from rich.style import Style
 
+from contracts.progress import Progress, dataset_progress, stored_progress
 from contracts.status import DatasetStage, DatasetStatus, RunState
 from eagle3_tui.store_text import given_up
 from eagle3_tui.text import UNKNOWN, human_count, human_duration, human_exact, human_percent, human_rate
 from eagle3_tui.widgets.bars import bar, whole_percent
 from eagle3_tui.widgets.line import cell
 from eagle3_tui.widgets.look import MOVING, Look
-from eagle3_tui.widgets.progress import dataset_share, stored_share
 from eagle3_tui.widgets.times import short_moment
 
 PERCENT: Final = 5
@@ -33,7 +33,7 @@ class Row:
     at: float
     run: RunState
     total: bool = False
-    share: float | None = None
+    progress: Progress | None = None
     """Of all the work; only for the total."""
     filtered: bool = False
     """Not all data sets are shown; the total is of all of them nevertheless."""
@@ -77,20 +77,22 @@ def stored_text(data: DatasetStatus) -> str:
 
 def stored(row: Row, width: int, look: Look) -> Cell:
     """Both numbers where there is room for them, else their share."""
-    text = stored_text(row.data) if width > STORED else whole_percent(stored_share(row.data))
-    return _right(text, width, look, row)
+    stored = stored_progress(row.data)
+    share = None if stored is None else stored.done
+    return _right(stored_text(row.data) if width > STORED else whole_percent(share), width, look, row)
 
 
 def target(row: Row, width: int, look: Look) -> Cell:
-    """A bar and a share: of the token target, else of what the data set is at."""
+    """A bar and a share: of the token target, else of what the data set is at; what is given up in another shape."""
     data = row.data
-    share = row.share if row.total else dataset_share(data)
-    if share is None:
+    progress = row.progress if row.total else dataset_progress(data)
+    if progress is None:
         return cell(UNKNOWN, width, look), look.dim
     size = width - 1 - PERCENT
-    text = f"{bar(share, size, look.signs)} {whole_percent(share):>{PERCENT}}"
+    drawn = bar(progress.done, size, look.signs, progress.given_up)
+    text = f"{drawn} {whole_percent(progress.done):>{PERCENT}}"
     finished = data.stage is DatasetStage.FINISHED or row.run is RunState.FINISHED
-    return text, look.good if finished else look.active
+    return text, (look.warn if progress.given_up else look.good) if finished else look.active
 
 
 def tokens(row: Row, width: int, look: Look) -> Cell:

@@ -16,6 +16,8 @@ _ASCII: Final = " .:|#"
 _NICE: Final = (1.0, 2.0, 2.5, 5.0)
 _INTERVALS: Final = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800)
 """Seconds between two times below the curve."""
+_LEAST: Final = 1e-9
+"""No scale is made for less: its steps could not be told from 0."""
 _TIME_CELLS: Final = 12
 """At least from one time to the next."""
 
@@ -59,10 +61,10 @@ def scale(most: float | None, ticks: int) -> tuple[float, float]:
     """Return the value at the top and that between two ticks, both round.
 
     Args:
-        most: The highest value there is; None or 0: none.
+        most: The highest value there is; None or next to 0: none.
         ticks: How many there may be at most, from 1 on, that at 0 not counted.
     """
-    if most is None or most <= 0 or not math.isfinite(most):
+    if most is None or most < _LEAST or not math.isfinite(most):
         return 1.0, 1.0
     least = most / max(ticks, 1)
     unit = 10.0 ** math.floor(math.log10(least))

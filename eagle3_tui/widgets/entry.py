@@ -38,7 +38,7 @@ class Entry(Canvas):
         """Take a key; nobody else gets it."""
         event.stop()
         event.prevent_default()
-        if event.key in ("escape", "ctrl+c"):
+        if event.key == "escape":
             self.active = False
         elif event.key == "enter":
             self.active = False

@@ -109,5 +109,5 @@ def key_line(
         and (key.hint_in is None or state is None or state in key.hint_in)
     ]
     if daemon and farewell:
-        groups.append(group("(the daemon goes on)", look.dim, look, rank=3))
+        groups.append(group("(the daemon goes on)", look.dim, look, rank=4))
     return line(groups, width, look)

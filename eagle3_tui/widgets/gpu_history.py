@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from contracts.records import GpuReading
@@ -21,15 +21,34 @@ class GpuHistory:
         """By index of the GPU: number of the step, sum and count of its readings, oldest first."""
         self._at: float | None = None
 
+    def lacks(self, at: float) -> bool:
+        """Whether readings are missing before a moment: none were taken, or another stretch of time is shown now."""
+        return self._at is None or not 0 <= at - self._at < 2 * STEP_S
+
+    def put(self, at: float, past: Mapping[int, Sequence[float | None]]) -> None:
+        """Take the past from elsewhere, where no reading is known.
+
+        Args:
+            at: Unix seconds.
+            past: By index of the GPU, the means of the last steps that are over at that moment, the oldest first.
+        """
+        now = int(at // STEP_S)
+        for index, means in past.items():
+            known = {now - len(means) + place: (mean, 1) for place, mean in enumerate(means) if mean is not None}
+            known |= {step: (total, count) for step, total, count in self._steps.get(index, ())}
+            self._steps[index] = deque(((step, *known[step]) for step in sorted(known)), maxlen=KEPT)
+
     def add(self, at: float, gpus: Sequence[GpuReading]) -> None:
-        """Take readings in; the same moment again, or one before, adds nothing.
+        """Take readings in; the same moment again adds nothing, and an earlier one begins anew: it is of the past.
 
         Args:
             at: Unix seconds.
             gpus: One reading for each GPU; one that does not tell its utilisation leaves a gap.
         """
-        if self._at is not None and at <= self._at:
+        if at == self._at:
             return
+        if self._at is not None and at < self._at:
+            self._steps.clear()
         self._at = at
         step = int(at // STEP_S)
         for gpu in gpus:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from rich.style import Style
 from textual.strip import Strip
 
+from contracts.fold.run import RunFold
+from contracts.history import gpu_use
 from contracts.records import GpuReading
 from contracts.status import RunStatus
 from eagle3_tui.feed.state import View
@@ -15,9 +17,13 @@ from eagle3_tui.text import UNKNOWN
 from eagle3_tui.widgets.bars import level
 from eagle3_tui.widgets.canvas import Canvas
 from eagle3_tui.widgets.gpu_cell import Plan, dead, gpu_cell, plan, used_of_total, watts
-from eagle3_tui.widgets.gpu_history import GpuHistory
+from eagle3_tui.widgets.gpu_history import KEPT, GpuHistory
 from eagle3_tui.widgets.line import Group, Part, group, line, strip
 from eagle3_tui.widgets.look import Look
+
+Use = dict[int, tuple[float | None, ...]]
+Asker = Callable[[Callable[[RunFold, float], tuple[float, Use]]], Awaitable[tuple[float, Use]]]
+"""`eagle3_tui.feed.state.Feed.ask`."""
 
 _LEAST_CELL: Final = 31
 """Cells that one GPU takes in the grid at least."""
@@ -27,17 +33,39 @@ _BUSY_PCT: Final = 50.0
 
 
 class Gpus(Canvas):
-    """A grid when every GPU has its place in the height given, otherwise one line."""
+    """A grid when every GPU has its place in the height given, otherwise one line.
 
-    def __init__(self, look: Look, *, id: str | None = None) -> None:
+    Args:
+        look: Signs and styles.
+        ask: Answers a question about the run, for what was before the first reading; None: that stays empty.
+        id: Of the widget.
+    """
+
+    def __init__(self, look: Look, ask: Asker | None = None, *, id: str | None = None) -> None:
         super().__init__(look, id=id)
+        self._ask = ask
+        self._asking = False
         self.history = GpuHistory()
 
     def show(self, view: View) -> None:
         """Keep the readings for the history, then repaint what differs."""
         if view.status is not None and view.status.gpus:
+            lacks = self.history.lacks(view.status.at)
             self.history.add(view.status.at, view.status.gpus)
+            if lacks and self._ask is not None and not self._asking:
+                self._asking = True
+                self.run_worker(self._read_past(self._ask), group="history", exit_on_error=True)
         super().show(view)
+
+    async def _read_past(self, ask: Asker) -> None:
+        try:
+            at, past = await ask(_past_use)
+        except OSError:
+            return  # the view says what cannot be read
+        finally:
+            self._asking = False
+        self.history.put(at, past)
+        self._repaint()
 
     def lines(self, view: View, width: int, height: int) -> list[Strip]:
         """Return the grid or the line."""
@@ -49,6 +77,10 @@ class Gpus(Canvas):
             if columns <= most_columns(width):
                 return gpu_grid(status.gpus, columns, width, self.look, self.history)
         return [gpu_line(status, width, self.look)]
+
+
+def _past_use(fold: RunFold, now: float) -> tuple[float, Use]:
+    return now, gpu_use(fold, now, KEPT)
 
 
 def grid_height(status: RunStatus | None, width: int, rows: int) -> int:
@@ -64,7 +96,7 @@ def grid_height(status: RunStatus | None, width: int, rows: int) -> int:
 
 def most_columns(width: int) -> int:
     """Return how many GPUs have room side by side."""
-    return max(width // _LEAST_CELL, 1)
+    return max((width - 1) // _LEAST_CELL, 1)
 
 
 def gpu_line(status: RunStatus, width: int, look: Look) -> Strip:
@@ -79,9 +111,9 @@ def gpu_line(status: RunStatus, width: int, look: Look) -> Strip:
     groups = [_label("GPUs", look), Group(tuple(_block(gpu, look) for gpu in gpus), rank=1)]
     silent = [gpu for gpu in gpus if gpu.state != "ok"]
     if silent:
-        states = ", ".join(f"{gpu.index} {gpu.state}" for gpu in silent)
+        states = ", ".join(f"#{gpu.index} {gpu.state}" for gpu in sorted(silent, key=dead, reverse=True))
         style = look.bad if any(map(dead, silent)) else look.plain
-        groups.append(group(states, style, look, shrink_to=8))
+        groups.append(group(states, style, look, shrink_to=9))
     groups.append(group(_span([gpu.utilization_pct for gpu in gpus], "%"), look.bold, look))
     groups.append(group(_memory(gpus), look.plain, look, rank=2))
     groups.append(group(_hottest(gpus, look), look.plain, look, rank=3))
@@ -92,7 +124,7 @@ def gpu_line(status: RunStatus, width: int, look: Look) -> Strip:
 def gpu_grid(gpus: Sequence[GpuReading], columns: int, width: int, look: Look, history: GpuHistory) -> list[Strip]:
     """Return the GPUs in columns, counted downwards."""
     rows = -(-len(gpus) // columns)
-    each = min(width // columns if columns > 1 else width - 1, _MOST_CELL)
+    each = min((width - 1) // columns, _MOST_CELL)
     parts = plan(gpus, each)
     return [strip(_row(gpus[row::rows], parts, look, history), width, look) for row in range(rows)]
 

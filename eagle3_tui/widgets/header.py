@@ -7,23 +7,28 @@ from functools import partial
 
 from textual.strip import Strip
 
+from contracts.progress import overall_progress
 from contracts.records import Severity
 from contracts.status import DatasetStatus, HiddenStatus, RunState, RunStatus
 from eagle3_tui.feed.state import View
+from eagle3_tui.progress_text import lost_text, share_text
 from eagle3_tui.status_table import gave_up, oldest_text, state_text
 from eagle3_tui.store_text import checks_text, only_extracts, used_of
 from eagle3_tui.text import UNKNOWN, human_bytes, human_count, human_duration, human_exact, human_rate, human_time
-from eagle3_tui.widgets.bars import bar, whole_percent
+from eagle3_tui.widgets.bars import bar
 from eagle3_tui.widgets.canvas import Canvas
-from eagle3_tui.widgets.line import Group, group, labelled, line
+from eagle3_tui.widgets.line import Group, cell, group, labelled, line, wrap
 from eagle3_tui.widgets.look import MOVING, Look
-from eagle3_tui.widgets.progress import overall_share
 from eagle3_tui.widgets.times import moment
 
 _LEAST_BAR = 8
 _WIDE = 100
 """From this width on the first line has room for the elapsed time and for more about the time left."""
 _DUMPS_FULL = 0.9
+_MOST_NOTES = 3
+"""A reason is said whole, over so many lines."""
+_NOTES_FROM = 24
+"""On a lower screen it has one line: data sets and alerts come first."""
 _WELL = (RunState.RUNNING, RunState.DRAINING, RunState.FINISHED, RunState.WATCHING)
 """States in which no alert means that all is well."""
 
@@ -32,17 +37,16 @@ class Header(Canvas):
     """Run, state, alerts, ETA; progress and speed; counts; the store; and a line for what is out of the ordinary."""
 
     def lines(self, view: View, width: int, height: int) -> list[Strip]:
-        """Return three lines, one for the store where there is one, and one where there is a reason or a doubt."""
-        return header_lines(view, width, self.look)
+        """Return three lines, one for the store where there is one, and some where there is a reason or a doubt."""
+        return header_lines(view, width, height, self.look)
 
 
-def header_height(view: View) -> int:
-    """Return how many lines the header takes."""
-    stores = view.status is not None and view.status.totals.hidden is not None
-    return 3 + stores + bool(_notes(view))
+def header_height(view: View, width: int, screen: int, look: Look) -> int:
+    """Return how many lines the header takes on a screen of ``screen`` lines."""
+    return _figures_height(view) + len(_note_rows(view, width, _MOST_NOTES if screen >= _NOTES_FROM else 1, look))
 
 
-def header_lines(view: View, width: int, look: Look) -> list[Strip]:
+def header_lines(view: View, width: int, height: int, look: Look) -> list[Strip]:
     """Return the header's lines; see `header_height`."""
     status = view.status
     if status is None:
@@ -55,13 +59,25 @@ def header_lines(view: View, width: int, look: Look) -> list[Strip]:
         ]
         if status.totals.hidden is not None:
             lines.append(line(hidden_groups(status, status.totals.hidden, look), width, look))
-    notes = _notes(view)
-    if notes:
-        doubt = view.problem is not None or view.age_s is not None
-        calm = status is not None and status.state in _WELL
-        style = look.bad_badge if doubt else look.dim if calm else look.warn
-        lines.append(line([group(notes, style, look, shrink_to=10)], width, look))
-    return lines
+    doubt = view.problem is not None or view.age_s is not None
+    calm = status is not None and status.state in _WELL
+    style = look.bad_badge if doubt else look.dim if calm else look.warn
+    rows = _note_rows(view, width, max(height - _figures_height(view), 1), look)
+    return lines + [line([group(row, style, look)], width, look) for row in rows]
+
+
+def _figures_height(view: View) -> int:
+    """Lines of what is always there, and of the store."""
+    return 3 + (view.status is not None and view.status.totals.hidden is not None)
+
+
+def _note_rows(view: View, width: int, most: int, look: Look) -> list[str]:
+    """The reason or the doubt, over as many lines as it takes and there are."""
+    notes, room = _notes(view), max(width - 2, 1)
+    rows = wrap(notes, room, look) if notes else []
+    if len(rows) > most:
+        rows[most - 1 :] = [cell(" ".join(rows[most - 1 :]), room, look)]
+    return rows
 
 
 def _blank(count: int, width: int, look: Look) -> list[Strip]:
@@ -148,7 +164,7 @@ def _elapsed(status: RunStatus, look: Look, *, rank: int, right: bool = False) -
 def progress_groups(status: RunStatus, look: Look) -> list[Group]:
     """Return the overall bar with tokens, share and speed; no bar where nobody knows how much there is to do."""
     totals = status.totals
-    share = overall_share(status)
+    progress = overall_progress(status)
     if totals.target_tokens:
         amount = f"{human_count(totals.completion_tokens):>7} / {human_count(totals.target_tokens)} tokens"
     else:
@@ -159,14 +175,20 @@ def progress_groups(status: RunStatus, look: Look) -> list[Group]:
     ]
     if totals.tokens_per_s_run is not None:
         speed.append(group(f"{human_rate(totals.tokens_per_s_run):>6} run", look.plain, look, rank=4))
-    if share is None:
+    if progress is None:
         return speed
+    lost = lost_text(progress, totals)
+    warned = gave_up(status) or (lost and status.state is RunState.FINISHED)
+    drawn = bar(progress.done, _LEAST_BAR, look.signs, progress.given_up)
     shape = Group(
-        ((bar(share, _LEAST_BAR, look.signs), look.warn if gave_up(status) else look.progress(status.state)),),
+        ((drawn, look.warn if warned else look.progress(status.state)),),
         rank=2,
-        grow=partial(bar, share, signs=look.signs),
+        grow=partial(bar, progress.done, signs=look.signs, lost=progress.given_up),
     )
-    return [shape, group(f"{whole_percent(share):>5}", look.bold, look), *speed]
+    shares = [group(f"{share_text(progress):>5}", look.bold, look)]
+    if lost:
+        shares.append(group(f"+ {lost}", look.warn, look))
+    return [shape, *shares, *speed]
 
 
 def _count_groups(status: RunStatus, width: int, look: Look) -> list[Group]:

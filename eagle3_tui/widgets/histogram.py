@@ -58,17 +58,25 @@ def chart_cells(width: int) -> int:
     return max(width - _SCALE - 2, 1)
 
 
-def histogram_lines(steps: LengthSteps | None, width: int, height: int, look: Look) -> list[Strip]:
+def histogram_lines(
+    steps: LengthSteps | None,
+    width: int,
+    height: int,
+    look: Look,
+    *,
+    empty: str = "no answer with a known length yet",
+) -> list[Strip]:
     """Return a distribution of lengths: bars with the most at the left, lengths below them.
 
     Args:
-        steps: The distribution; None: no answer states its length yet.
+        steps: The distribution; None: there is none.
         width: Cells.
         height: Lines, that of the axis included.
         look: Signs and styles.
+        empty: Said where there is none.
     """
     if steps is None or height < 2:
-        return [strip([(" no answer with a known length yet", look.dim)], width, look)][:height]
+        return [strip([(f" {empty}", look.dim)], width, look)][:height]
     room = chart_cells(width)
     drawn = narrowed(steps, room)
     cells = max(min(room // len(drawn.counts), 4), 1)

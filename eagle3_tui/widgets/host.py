@@ -8,9 +8,10 @@ from typing import Final
 
 from rich.style import Style
 
+from contracts.disks import RUN, STORE
 from contracts.records import HostSample
 from contracts.status import RunStatus
-from eagle3_tui.store_text import used_of
+from eagle3_tui.store_text import named_disks, of_path, used_of
 from eagle3_tui.text import human_bytes, human_duration, human_percent, human_rate
 from eagle3_tui.widgets.line import Group, group, labelled
 from eagle3_tui.widgets.look import Look
@@ -30,13 +31,14 @@ def host_groups(status: RunStatus, look: Look) -> list[Group]:
         group("host", look.dim, look),
         labelled("CPU", human_percent(host.cpu_pct), look.plain, look, 2),
         labelled("memory", _memory(host), look.plain, look, 3),
-        labelled("disk free", human_bytes(host.disk_free_bytes), _style(_short_disk(host), look), look, 0),
     ]
-    if status.disk_full_in_s is not None:
-        soon = status.disk_full_in_s < _SOON_S
-        groups.append(labelled("full in", human_duration(status.disk_full_in_s), _style(soon, look), look, 1))
-    short = _short(host.shm_free_bytes, host.shm_total_bytes)
-    groups.append(labelled("shm free", human_bytes(host.shm_free_bytes), _style(short, look), look, 0 if short else 5))
+    full_in = status.disk_full_in_s
+    for words, path, disk in named_disks(host):
+        short, kept = _short(disk.free_bytes, disk.total_bytes), RUN in disk.uses or STORE in disk.uses
+        free = human_bytes(disk.free_bytes) + of_path(path)
+        groups.append(labelled(words, free, _style(short, look), look, 0 if short or kept else 5))
+        if full_in is not None and kept and disk.path in ("", status.disk_full_path):
+            groups.append(labelled("full in", human_duration(full_in), _style(full_in < _SOON_S, look), look, 1))
     groups.append(labelled("load", human_rate(host.load_1m), look.plain, look, 6))
     return groups
 
@@ -44,10 +46,6 @@ def host_groups(status: RunStatus, look: Look) -> list[Group]:
 def _memory(host: HostSample) -> str:
     used, total = host.memory_used_bytes, host.memory_total_bytes
     return human_bytes(used) if total is None else used_of(used, total)
-
-
-def _short_disk(host: HostSample) -> bool:
-    return _short(host.disk_free_bytes, host.disk_total_bytes)
 
 
 def _short(free: int | None, total: int | None) -> bool:

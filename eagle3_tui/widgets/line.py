@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from rich.segment import Segment
 from rich.style import Style
@@ -74,11 +74,16 @@ class Group:
 
     def width(self) -> int:
         """Cells that it takes in full."""
+        return self._width
+
+    @cached_property
+    def _width(self) -> int:
+        """Asked for again and again while a line is laid out."""
         return sum(cell_width(text) for text, _ in self.parts)
 
     def least(self) -> int:
         """Cells that it takes at least."""
-        return self.width() if self.shrink_to is None else min(self.width(), self.shrink_to)
+        return self._width if self.shrink_to is None else min(self._width, self.shrink_to)
 
 
 def group(text: str, style: Style, look: Look, **more: object) -> Group:
@@ -133,7 +138,7 @@ def line(groups: Sequence[Group], width: int, look: Look, *, margin: int = 1) ->
 
 
 def _total(groups: Sequence[Group], measure: Callable[[Group], int]) -> int:
-    return sum(measure(entry) for entry in groups) + GAP * max(len(groups) - 1, 0)
+    return sum(map(measure, groups)) + GAP * max(len(groups) - 1, 0)
 
 
 def _chosen(groups: list[Group], room: int) -> list[Group]:
@@ -162,13 +167,17 @@ def flow(groups: Sequence[Group], width: int, most: int, look: Look, *, indent: 
     The first line begins at the margin, the others ``indent`` cells further in.
     """
     lines: list[list[Group]] = [[]]
+    used = 0
+    """Cells that the last line takes at least."""
     for place, entry in enumerate(groups):
         room = width - 2 - (indent if len(lines) > 1 else 0)
-        if lines[-1] and _total([*lines[-1], entry], Group.least) > room:
+        least = entry.least()
+        if lines[-1] and used + GAP + least > room:
             if len(lines) == most:
                 lines[-1].extend(groups[place:])
                 break
             lines.append([])
+        used = used + GAP + least if lines[-1] else least
         lines[-1].append(entry)
     drawn = [line(lines[0], width, look)]
     for more in lines[1:]:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from contracts.progress import dataset_progress
 from contracts.status import DatasetStage, DatasetStatus
 from eagle3_tui.text import visible
 from eagle3_tui.widgets.columns import NAME
 from eagle3_tui.widgets.look import Look
-from eagle3_tui.widgets.progress import dataset_share
 
 _STAGES: Final = (
     DatasetStage.HALTED,
@@ -31,12 +31,17 @@ def _eta(data: DatasetStatus) -> float | None:
     return float("inf") if data.stage is DatasetStage.FINISHED else data.eta_s
 
 
+def _share(data: DatasetStatus) -> float | None:
+    progress = dataset_progress(data)
+    return None if progress is None else progress.done
+
+
 _KEYS: Final[dict[str, tuple[Key, bool]]] = {
     NAME: (lambda data: visible(data.name).casefold(), False),
     "stage": (lambda data: None if data.stage is None else float(_STAGES.index(data.stage)), False),
     "done/prompts": (lambda data: data.done, True),
     "stored": (lambda data: None if data.hidden is None else data.hidden.stored, True),
-    "to target": (dataset_share, True),
+    "to target": (_share, True),
     "tokens": (lambda data: data.completion_tokens, True),
     "mean": (lambda data: data.avg_completion_tokens, True),
     "in flight": (lambda data: data.in_flight, True),

@@ -166,10 +166,12 @@ def _percent_ticks(rows: int) -> int:
 
 
 def _label(value: float, step: float) -> str:
-    """A number of the axis in five cells."""
-    for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if value >= size * 10 or (value >= size and value % (size / 1000) and size > 1e3):
-            return f"{value / size:.3g}{unit}"
+    """A number of the axis in five cells: ``2,500``, ``50 k``, ``1.0 M``, ``1.25M``."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= (size if size > 1e3 else 10 * size):
+            number = f"{value / size:.4g}"
+            number = f"{number}.0" if len(number) == 1 else number
+            return f"{number} {unit}" if len(number) < 4 else f"{number[:4]}{unit}"
     if step >= 1 and not step % 1:
         return f"{value:,.0f}"
     return f"{value:.3g}"

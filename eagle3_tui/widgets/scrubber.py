@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from rich.style import Style
+from textual.events import Click
+from textual.message import Message
 from textual.strip import Strip
 
 from contracts.fold.marks import Mark, MarkKind
@@ -41,7 +43,15 @@ class Playing:
 
 
 class Scrubber(Canvas):
-    """At the top of every screen while the past is shown."""
+    """At the top of every screen while the past is shown; a click on its bar goes there."""
+
+    class Jumped(Message):
+        """A moment of the bar was clicked."""
+
+        def __init__(self, at: float) -> None:
+            super().__init__()
+            self.at = at
+            """Unix seconds."""
 
     DEFAULT_CSS = """
     Scrubber { dock: top; width: 100%; height: 1; background: ansi_default; color: ansi_default; }
@@ -57,25 +67,64 @@ class Scrubber(Canvas):
         self._playing = playing
         self._repaint()
 
+    def on_click(self, event: Click) -> None:
+        """Go to the moment under the mouse."""
+        event.stop()
+        at = None if self._playing is None else moment_at(self._playing, self.size.width, event.x)
+        if at is not None:
+            self.post_message(self.Jumped(at))
+
     def lines(self, view: View, width: int, height: int) -> list[Strip]:
         """Return the one line."""
         return [] if self._playing is None else [scrubber_line(self._playing, width, self.look)]
 
 
-def scrubber_line(playing: Playing, width: int, look: Look) -> Strip:
-    """Return the line: badge with the moment, speed, bar with marks, and the last moment where there is room."""
-    sign = look.signs.paused if playing.paused else look.signs.running
+@dataclass(frozen=True)
+class _Texts:
+    """What stands on the line around the bar, and how wide that is."""
+
+    badge: str
+    speed: str
+    begin: str
+    end: str
+    bar: int
+    """Cells; 0: it has no room."""
+
+    @property
+    def bar_at(self) -> int:
+        """The first cell of the bar."""
+        return len(self.badge) + len(self.speed) + len(self.begin)
+
+
+def _texts(playing: Playing, width: int, sign: str) -> _Texts:
     badge = f" {sign} REPLAY {moment_text(playing.at, playing)} "
     speed = f" {'paused' if playing.paused else speed_text(playing.speed):>{_SPEED}} "
     begin, end = (f" {moment_text(at, playing)} " for at in (playing.begin, playing.end))
     room = width - len(badge) - len(speed)
     if room < _LEAST_BAR:
-        return strip([(cell(badge, width, look), look.warn_badge)], width, look)
+        return _Texts(badge, "", "", "", 0)
     if room - len(begin) - len(end) < 2 * _LEAST_BAR:
         begin, end = "", " "
-    bar = bar_parts(playing, room - len(begin) - len(end), look)
-    parts: list[Part] = [(badge, look.warn_badge), (speed, look.bold), (begin, look.dim), *bar, (end, look.dim)]
-    return strip(parts, width, look)
+    return _Texts(badge, speed, begin, end, room - len(begin) - len(end))
+
+
+def scrubber_line(playing: Playing, width: int, look: Look) -> Strip:
+    """Return the line: badge with the moment, speed, bar with marks, and the last moment where there is room."""
+    texts = _texts(playing, width, look.signs.paused if playing.paused else look.signs.running)
+    if not texts.bar:
+        return strip([(cell(texts.badge, width, look), look.warn_badge)], width, look)
+    bar = bar_parts(playing, texts.bar, look)
+    parts: list[Part] = [(texts.badge, look.warn_badge), (texts.speed, look.bold), (texts.begin, look.dim)]
+    return strip([*parts, *bar, (texts.end, look.dim)], width, look)
+
+
+def moment_at(playing: Playing, width: int, x: int) -> float | None:
+    """Return the moment of a cell of the line: its bar's first one is the begin, its last one the end; None: no bar."""
+    texts = _texts(playing, width, " ")
+    place = x - texts.bar_at
+    if not 0 <= place < texts.bar:
+        return None
+    return playing.begin + place / max(texts.bar - 1, 1) * (playing.end - playing.begin)
 
 
 def bar_parts(playing: Playing, width: int, look: Look) -> list[Part]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from rich.style import Style
 from textual.strip import Strip
 
 from contracts.records import ServerReading
 from contracts.status import RunState, RunStatus
 from eagle3_tui.feed.state import View
-from eagle3_tui.text import human_exact, human_percent, human_rate
+from eagle3_tui.text import human_duration, human_exact, human_percent, human_rate
 from eagle3_tui.widgets.canvas import Canvas
 from eagle3_tui.widgets.host import host_groups
 from eagle3_tui.widgets.line import Group, flow, group, labelled, line
 from eagle3_tui.widgets.look import Look
 
+STARTING: Final = "starting"
+"""State of a server whose own warm-up is not over."""
 _LINES: Final = 2
 """More than that no server and no host takes."""
 
@@ -63,14 +66,16 @@ def servers_line(status: RunStatus, width: int, look: Look) -> Strip:
     if len(servers) == 1:
         return server_line(servers[0], status, width, look)
     groups = [group(f"{len(servers)} servers", look.plain, look)]
-    bad = [server for server in servers if server.state != "ok"]
-    idle = [server for server in servers if _no_progress(server, status)]
-    if bad or idle:
-        names = ", ".join(
-            f"{_where(server)} {server.state if server in bad else 'no progress'}" for server in bad + idle
-        )
+    bad = {_where(server): server.state for server in servers if server.state not in ("ok", STARTING)}
+    bad |= {_where(server): words for server in servers if (words := _no_progress(server, status)) is not None}
+    starting = [_where(server) for server in servers if server.state == STARTING]
+    if bad:
+        names = ", ".join(f"{where} {words}" for where, words in bad.items())
         groups.append(group(f"{look.signs.critical} {names}", look.bad, look, shrink_to=20))
-    else:
+    if starting:
+        names = ", ".join(starting)
+        groups.append(group(f"{look.signs.warning} {names} {STARTING}", look.warn, look, shrink_to=20))
+    if not bad and not starting:
         groups.append(group(f"{look.signs.good} all ok", look.good, look))
     groups += _loads(
         _sum([server.running for server in servers]),
@@ -92,9 +97,11 @@ def _server_groups(server: ServerReading, status: RunStatus, look: Look) -> list
     groups = [group(_where(server), look.plain, look, shrink_to=15)]
     if server.state != "ok":
         why = server.state + (f": {server.reason}" if server.reason else "")
-        return [*groups, group(f"{look.signs.critical} {why}", look.bad, look, shrink_to=10)]
-    if _no_progress(server, status):
-        groups.append(group(f"{look.signs.warning} no progress", look.warn, look))
+        sign, style = state_look(server.state, look)
+        return [*groups, group(f"{sign} {why}", style, look, shrink_to=10)]
+    words = _no_progress(server, status)
+    if words is not None:
+        groups.append(group(f"{look.signs.warning} {words}", look.warn, look))
     else:
         groups.append(group(f"{look.signs.good} ok", look.good, look))
     groups += _loads(server.running, server.queued, server.kv_usage_pct, look)
@@ -107,14 +114,28 @@ def _server_groups(server: ServerReading, status: RunStatus, look: Look) -> list
     return groups
 
 
-def _no_progress(server: ServerReading, status: RunStatus) -> bool:
-    """Whether a server answers, but nothing comes of it: a health check alone says that all is well for hours."""
+def state_look(state: str, look: Look) -> tuple[str, Style]:
+    """Return sign and style of a server's state."""
+    if state == STARTING:
+        return look.signs.warning, look.warn
+    return (look.signs.good, look.good) if state == "ok" else (look.signs.critical, look.bad)
+
+
+def is_silent(server: ServerReading, stall_after_s: float | None) -> bool:
+    """Whether requests have been open at a server for too long without any answer."""
+    return server.silent_s is not None and stall_after_s is not None and server.silent_s >= stall_after_s
+
+
+def _no_progress(server: ServerReading, status: RunStatus) -> str | None:
+    """Say that a server is there and nothing comes of it: a health check alone says that all is well for hours."""
     if server.state != "ok" or not (server.outstanding or server.running):
-        return False
+        return None
+    if is_silent(server, status.stall_after_s):
+        return f"no answer for {human_duration(server.silent_s)}"
     hidden = status.totals.hidden
     passes = hidden is not None and bool(hidden.in_work)  # they make no tokens
     silent = server.tokens_per_s == 0.0 and status.totals.tokens_per_s == 0.0 and not passes
-    return status.state is RunState.STALLED or silent
+    return "no progress" if status.state is RunState.STALLED or silent else None
 
 
 def _where(server: ServerReading) -> str:

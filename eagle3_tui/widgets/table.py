@@ -14,6 +14,7 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from contracts.progress import overall_progress
 from contracts.status import DatasetStatus, RunStatus
 from eagle3_tui.feed.state import View
 from eagle3_tui.widgets import cells
@@ -22,7 +23,6 @@ from eagle3_tui.widgets.columns import Column, choose_columns
 from eagle3_tui.widgets.line import cell, strip
 from eagle3_tui.widgets.look import Look
 from eagle3_tui.widgets.order import Sort, arranged, next_sort, sort_by
-from eagle3_tui.widgets.progress import overall_share
 
 _FIXED: Final = 2
 """Lines that stay while the rows between them scroll: titles and total."""
@@ -199,7 +199,7 @@ class DatasetTable(ScrollView):
             for index, data in enumerate(shown[top : top + last - 1])
         }
         whole = Row(
-            status.totals, status.at, status.state, total=True, share=overall_share(status),
+            status.totals, status.at, status.state, total=True, progress=overall_progress(status),
             filtered=len(shown) < len(status.datasets),
         )  # fmt: skip
         total, titles = self._cells(whole), self._title_line(width)

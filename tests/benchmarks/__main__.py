@@ -7,7 +7,10 @@ import os
 import platform
 import sys
 
-NAMES = ("reading", "driver", "latency", "status", "moves", "capture", "plugin_cost", "states_as_json", "eta", "tui")
+NAMES = (
+    "reading", "driver", "latency", "status", "moves", "capture", "writer",
+    "plugin_cost", "states_as_json", "eta", "tui",
+)  # fmt: skip
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ Beside it in the same run: Textual's own DataTable with the same table and reade
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import shutil
@@ -53,14 +54,28 @@ def still(folder: Path) -> RunDir:
     return run
 
 
-def starting(command: Sequence[str], answers: int) -> tuple[float, float, float]:
-    """Return medians of seconds until the first frame, until the counts are there, and to leave."""
+def btop(home: Path) -> list[str] | None:
+    """The command of btop, with a home of its own: it writes its settings there; None: it is not installed."""
+    program = shutil.which("btop")
+    return None if program is None else ["env", f"HOME={home}", program]
+
+
+def starting(command: Sequence[str], answers: int | None) -> tuple[float, float, float]:
+    """Return medians of seconds until the first frame, until the counts are there, and to leave.
+
+    Args:
+        command: Program and arguments.
+        answers: What it is to count; None: it counts nothing.
+    """
     first, counts, leaving = [], [], []
     for _ in range(STARTS):
         watched = Watched(command)
         # The first thing with letters in it: what comes before asks the terminal what it can do.
         first.append(watched.until(lambda text: any(character.isalpha() for character in text)) - watched.began)
-        counts.append(watched.until(lambda text: done_in(text) == answers) - watched.began)
+        if answers is None:
+            counts.append(math.nan)
+        else:
+            counts.append(watched.until(lambda text: done_in(text) == answers) - watched.began)
         leaving.append(watched.quit())
     return statistics.median(first), statistics.median(counts), statistics.median(leaving)
 
@@ -160,12 +175,15 @@ def report() -> str:
             lines.append(
                 f"| {title} | {first:.2f} | {counts:.2f} | {leaving:.2f} | {rate:.0f} | {share:.2f} | {memory:.0f} |"
             )
-        btop = shutil.which("btop")
-        if btop is None:
+        other = btop(folder)
+        if other is None:
             lines.append("| btop | not installed | | | | | |")
         else:
-            rate, share, memory = idle([btop])
-            lines.append(f"| btop, at work as always | | | | {rate:.0f} | {share:.2f} | {memory:.0f} |")
+            first, _, leaving = starting(other, None)
+            rate, share, memory = idle(other)
+            lines.append(
+                f"| btop, as always | {first:.2f} | - | {leaving:.2f} | {rate:.0f} | {share:.2f} | {memory:.0f} |"
+            )
         loads.append(os.getloadavg()[0])
         lines += [
             "",

@@ -12,7 +12,16 @@ import pytest
 from contracts.exit_codes import ExitCode
 from contracts.fold.run import RunFold
 from contracts.liveness import Liveness
-from contracts.records import FailureClass, GpuSample, HostSample, NextStep, Requeue, ServerReading, ServerSample
+from contracts.records import (
+    DiskReading,
+    FailureClass,
+    GpuSample,
+    HostSample,
+    NextStep,
+    Requeue,
+    ServerReading,
+    ServerSample,
+)
 from contracts.report import build_status
 from contracts.run_dir import RunDir
 from contracts.status import AlertStatus, RunStatus, exit_code
@@ -84,7 +93,7 @@ def test_tokens_zero(scene: Scene, liveness: Liveness) -> None:
     write(scene.run.dataset("d").responses, [b'{"sample_id":"x","text":"words"}\n'] * 2)
     (alert,) = scene.alerts("tokens_zero", liveness)
     assert (alert.severity, alert.dataset) == ("critical", "d")
-    assert "1 responses are there, but none of them states a token count" in alert.message
+    assert "1 response is there, but none of them states a token count" in alert.message
     scene.responses(1)
     assert scene.alerts("tokens_zero", liveness) == []
 
@@ -145,7 +154,7 @@ def test_events_and_telemetry_are_one_alert(scene: Scene) -> None:
     scene.events(b"garbage\n")
     write(scene.run.telemetry_file("gpu"), [b"garbage\n"])
     (alert,) = scene.alerts("unreadable_lines")
-    assert "1 lines of events.jsonl, the first is line 1; the last 1 lines of telemetry/gpu.jsonl" in alert.message
+    assert "1 line of events.jsonl, the first is line 1; the last line of telemetry/gpu.jsonl" in alert.message
 
 
 def test_count_mismatch(scene: Scene) -> None:
@@ -175,7 +184,7 @@ def test_quarantined(scene: Scene) -> None:
     assert alert.severity == "warning"
     assert "2 samples are given up" in alert.message
     scene.failures(Requeue(at=NOW, sample_id="d-1"))
-    assert "1 samples" in scene.alerts("quarantined")[0].message
+    assert "1 sample is given up" in scene.alerts("quarantined")[0].message
     write(scene.run.dataset("d").responses, [response("d-2")])
     assert scene.alerts("quarantined") == []
 
@@ -514,6 +523,21 @@ def test_disk_short(scene: Scene) -> None:
     assert severities(scene.alerts("disk_short")) == ["critical"]
     scene.telemetry("host", HostSample(at=NOW))
     assert scene.alerts("disk_short") == []
+
+
+def test_disk_short_names_the_disk_what_is_free_and_where_to_look(scene: Scene) -> None:
+    scene.beat()
+    run = DiskReading(path="/data/run", uses=["run"], free_bytes=10**12, total_bytes=2 * 10**12)
+    store = DiskReading(path="/big/hs 1", uses=["store"], free_bytes=3 * 10**6, total_bytes=7 * 10**12)
+    dumps = DiskReading(path="/dev/shm", uses=["dumps"], free_bytes=0, total_bytes=10**9)
+    scene.telemetry("host", HostSample(at=NOW, disk_free_bytes=10**12, disks=[run, store, dumps]))
+    (alert,) = scene.alerts("disk_short")
+    assert alert.message == "3.0 MB of 7.0 TB free on the disk of store, /big/hs 1; limit 5.0 GB"
+    assert alert.advice is not None and "df -h '/big/hs 1'; du -xhd2 '/big/hs 1' |" in alert.advice
+    run.free_bytes = 10**9
+    scene.telemetry("host", HostSample(at=NOW, disks=[run, store]))
+    (alert,) = scene.alerts("disk_short")
+    assert "1.0 GB of 2.0 TB free on the disk of run directory, /data/run; 3.0 MB of" in alert.message
 
 
 def test_since_is_when_the_daemon_raised_it_and_the_worst_comes_first(scene: Scene) -> None:

@@ -92,7 +92,7 @@ class TestAfterResume:
         status = self.status(tmp_path, 60, NOW, since_progress_s=400.0)
         assert status.state is RunState.STALLED
         assert (status.datasets[0].eta_s, status.totals.eta_s) == (None, None)
-        assert status.totals.eta_why == "stalled: nothing for 400 s, 1 requests open"
+        assert status.totals.eta_why == "stalled: nothing for 400 s, 1 request open"
 
     def test_paused_is_unknown(self, tmp_path: Path) -> None:
         status = self.status(tmp_path, 60, NOW, state="paused")

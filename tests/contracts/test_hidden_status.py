@@ -10,7 +10,7 @@ import pytest
 from contracts.eta import Storing, Work, answers_to_come, bytes_to_store, is_stored, longer, tokens_to_store
 from contracts.exit_codes import ExitCode
 from contracts.liveness import Liveness
-from contracts.records import CaptureCheck, FailureClass, HostSample, NextStep
+from contracts.records import CaptureCheck, DiskReading, FailureClass, HostSample, NextStep
 from contracts.report import build_status
 from contracts.run_dir import RunDir
 from contracts.status import DatasetStage, HiddenStatus, RunState, RunStatus, exit_code
@@ -234,6 +234,24 @@ class TestTime:
         write(run.telemetry_file("host"), [HostSample(at=NOW, disk_free_bytes=400 * 10**6)])
         assert status_of(run, ALIVE).disk_full_in_s == pytest.approx(1000, rel=0.02)
         assert status_of(run, DEAD).disk_full_in_s is None
+
+    def test_each_disk_is_full_at_its_own_rate_and_the_first_is_told(self, tmp_path: Path) -> None:
+        run = self.run(tmp_path)
+        disks = [
+            DiskReading(path="/data/run", uses=["run"], free_bytes=10**6),
+            DiskReading(path="/big/hs", uses=["store"], free_bytes=400 * 10**6),
+            DiskReading(path="/dev/shm", uses=["dumps"], free_bytes=0),
+        ]
+        write(run.telemetry_file("host"), [HostSample(at=NOW, disks=disks)])
+        status = status_of(run, ALIVE)
+        assert (status.disk_full_in_s, status.disk_full_path) == (pytest.approx(1000, rel=0.02), "/big/hs")
+        # 50 answers in 100 s: the journal of answers grows by half a line a second
+        half_a_line = run.dataset("d").responses.stat().st_size / 100
+        disks[0].free_bytes = round(500 * half_a_line)
+        write(run.telemetry_file("host"), [HostSample(at=NOW, disks=disks)])
+        status = status_of(run, ALIVE)
+        assert (status.disk_full_in_s, status.disk_full_path) == (pytest.approx(500, rel=0.02), "/data/run")
+        run.dataset("d").responses.unlink()
         run.dataset("d").hidden_states.unlink()
         assert status_of(run, ALIVE).disk_full_in_s is None
 

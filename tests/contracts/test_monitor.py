@@ -7,15 +7,18 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 import contracts.monitor as monitor_module
 from contracts.daemon_info import DaemonInfo
-from contracts.fold.run import NotARunError
+from contracts.fold.events import EventFold
+from contracts.fold.run import NotARunError, RunFold
+from contracts.liveness import Liveness
 from contracts.monitor import Monitor
-from contracts.status import DatasetStage, RunState
+from contracts.status import DatasetStage, RunState, RunStatus
 from tests.support.incident import GENERATED, PRETOKENIZED, make_incident
 from tests.support.records import NOW, event, heartbeat, make_run, prompt_line, response, write
 
@@ -147,3 +150,98 @@ def test_a_new_data_set_in_a_foreign_folder_appears(tmp_path: Path) -> None:
     assert len(monitor.refresh().datasets) == 1
     write(tmp_path / "B2" / "prompts.jsonl", [prompt_line("p")])
     assert [each.name for each in monitor.refresh().datasets] == ["B1", "B2"]
+
+
+class TestOften:
+    """A screen asks twice a second: what a run at rest comes to is not reckoned out each time."""
+
+    @pytest.fixture
+    def clock(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+        """The monotonic clock and the wall clock of the monitor; moved by hand."""
+        hands = [100.0]
+        monkeypatch.setattr(monitor_module.time, "monotonic", lambda: hands[0])
+        monkeypatch.setattr(monitor_module.time, "time", lambda: NOW + hands[0])
+        return hands
+
+    @pytest.fixture
+    def built(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+        """When a status was made."""
+        times: list[float] = []
+        make = monitor_module.build_status
+
+        def build(fold: RunFold, liveness: Liveness, now: float, *more: Any) -> RunStatus:
+            times.append(now - NOW)
+            return make(fold, liveness, now, *more)
+
+        monkeypatch.setattr(monitor_module, "build_status", build)
+        return times
+
+    def test_a_run_at_rest_is_looked_at_less_and_less(
+        self, tmp_path: Path, clock: list[float], built: list[float]
+    ) -> None:
+        write(make_run(tmp_path).dataset("d").responses, [response()])
+        monitor = Monitor(tmp_path, often=True)
+        for _ in range(60):
+            clock[0] += 0.5
+            status = monitor.refresh()
+            assert (status.at, status.totals.done) == (NOW + clock[0], 1)
+        assert built == [100.5, 101.5, 103.5, 107.5, 115.5, 125.5]
+
+    def test_what_is_new_is_seen_at_once(self, tmp_path: Path, clock: list[float]) -> None:
+        run = make_run(tmp_path)
+        monitor = Monitor(tmp_path, often=True)
+        for count in range(4):
+            for _ in range(30):
+                clock[0] += 0.5
+                assert monitor.refresh().totals.done == count
+            write(run.dataset("d").responses, [response(f"s{number}") for number in range(count + 1)])
+            assert monitor.refresh().totals.done == count + 1
+
+    def test_a_daemon_that_starts_is_seen_at_once(self, tmp_path: Path, clock: list[float]) -> None:
+        run = make_run(tmp_path)
+        monitor = Monitor(tmp_path, often=True)
+        for _ in range(30):
+            clock[0] += 0.5
+            assert monitor.refresh().state is RunState.STOPPED
+        descriptor = os.open(run.lock, os.O_RDWR | os.O_CREAT)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        assert monitor.refresh().state is RunState.RUNNING
+        os.close(descriptor)
+        assert monitor.refresh().state is RunState.STOPPED
+
+    def test_an_empty_data_set_of_a_foreign_folder_appears_at_once(self, tmp_path: Path, clock: list[float]) -> None:
+        write(tmp_path / "B1" / "raw_responses.jsonl", [response()])
+        monitor = Monitor(tmp_path, often=True)
+        for _ in range(30):
+            clock[0] += 0.5
+            monitor.refresh()
+        (tmp_path / "B2").mkdir()
+        (tmp_path / "B2" / "prompts.jsonl").touch()
+        assert [each.name for each in monitor.refresh().datasets] == ["B1", "B2"]
+
+    def test_it_says_what_a_fresh_look_says(self, tmp_path: Path, clock: list[float]) -> None:
+        run = make_run(tmp_path)
+        often, plain = Monitor(tmp_path, often=True), Monitor(tmp_path)
+        for number in range(40):
+            clock[0] += 0.5
+            if number % 9 == 0:
+                write(run.dataset("d").responses, [response(f"s{each}") for each in range(number)])
+            assert often.refresh() == plain.refresh()
+
+    def test_after_a_file_that_could_not_be_read_nothing_old_is_said(
+        self, tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = make_run(tmp_path)
+        monitor = Monitor(tmp_path, often=True)
+        monitor.refresh()
+        write(run.dataset("d").responses, [response()])
+
+        def broken(_self: EventFold, *_: Any) -> None:
+            raise OSError(5, "Input/output error")
+
+        write(run.events, [event("x")])
+        with monkeypatch.context() as patch:
+            patch.setattr(EventFold, "feed", broken)
+            with pytest.raises(OSError, match="Input/output"):
+                monitor.refresh()
+        assert monitor.refresh().totals.done == 1

@@ -314,7 +314,7 @@ def test_the_whole_status_of_a_constructed_run(tmp_path: Path) -> None:
     write(run.telemetry_file("host"), [HostSample(at=NOW - 1, cpu_pct=12.5, disk_free_bytes=10**12)])
     servers = [
         ServerReading(url="http://127.0.0.1:30000", state="down", reason="connection refused"),
-        ServerReading(url="http://127.0.0.1:30001", state="ok", outstanding=5),
+        ServerReading(url="http://127.0.0.1:30001", state="ok", outstanding=5, last_answer_s=7.5, silent_s=3.5),
     ]
     write(run.telemetry_file("server"), [ServerSample(at=NOW - 1, servers=servers)])
     gpus = [GpuReading(index=0, name="H200", utilization_pct=97.0), GpuReading(index=1, state="lost", reason="lost")]

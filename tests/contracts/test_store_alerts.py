@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from contracts.liveness import Liveness
-from contracts.records import CaptureCheck, DroppedSample, FailureClass, HostSample, NextStep, Requeue
+from contracts.records import CaptureCheck, DiskReading, DroppedSample, FailureClass, HostSample, NextStep, Requeue
 from contracts.status import RunState
 from tests.contracts.test_alerts import DEAD, Scene, severities
 from tests.support.records import NOW, PID, event, prompt_line, response, write
@@ -87,7 +87,7 @@ def test_dump_budget_when_it_is_full_and_nothing_flows(scene: StoreScene) -> Non
     scene.now += 30
     scene.beat(**full)
     (alert,) = scene.alerts("dump_budget")
-    assert "holds 15.0 of 16.0 GB, and nothing of it was stored for 130 s" in alert.message
+    assert "holds 15.0 GB of 16.0 GB, and nothing of it was stored for 130 s" in alert.message
     scene.beat(**(full | {"store_trouble": "No space left on device"}))
     assert scene.alerts("dump_budget") == []  # that is said by another
     scene.beat(**(full | {"dump_used_bytes": 1}))
@@ -117,7 +117,7 @@ def test_not_stored(scene: StoreScene) -> None:
     assert alert.message == "d: the hidden states of 2 samples are given up; newest: ids: row 7 is zero"
     assert scene.alerts("quarantined") == []
     scene.store(1)
-    assert "1 samples" in scene.alerts("not_stored")[0].message
+    assert "of 1 sample are" in scene.alerts("not_stored")[0].message
 
 
 def test_skipped_share(scene: StoreScene) -> None:
@@ -185,6 +185,22 @@ def test_store_disk(scene: StoreScene) -> None:
     assert scene.alerts("store_disk", DEAD) == []
 
 
+def test_store_disk_looks_at_the_disk_of_the_store(scene: StoreScene) -> None:
+    scene.events(event("daemon.started", NOW - 2000))
+    scene.responses(100, finished_at=NOW - 300)
+    scene.store(10, at=NOW - 100, bytes=100_000_000)
+    scene.beat()
+    run = DiskReading(path="/data/run", uses=["run"], free_bytes=10**9)
+    store = DiskReading(path="/big/hs", uses=["store"], free_bytes=200 * 10**9)
+    scene.telemetry("host", HostSample(at=NOW, disk_free_bytes=10**9, disks=[run, store]))
+    assert scene.alerts("store_disk") == []
+    run.free_bytes, store.free_bytes = 10**12, 198 * 10**9
+    scene.telemetry("host", HostSample(at=NOW, disk_free_bytes=10**12, disks=[run, store]))
+    (alert,) = scene.alerts("store_disk")
+    assert alert.message.startswith("the disk of store, /big/hs, is full in 33.0 h, before the run is done: 199.0 GB")
+    assert alert.advice is not None and "df -h /big/hs" in alert.advice
+
+
 PASSES: Final[dict[str, Any]] = {"extracting": {"d": 4}, "taking": 1}
 
 
@@ -199,7 +215,7 @@ class TestNoExtractProgress:
         scene.beat(**PASSES)
         (alert,) = scene.alerts("no_extract_progress")
         assert alert.severity == "critical"
-        assert "for 300 s while 4 prefill passes are open and 1 captures wait" in alert.message
+        assert "for 300 s while 4 prefill passes are open and 1 capture waits" in alert.message
         assert scene.status().state is RunState.STALLED
         scene.beat(**(PASSES | {"in_flight": {"d": 9}}))
         assert scene.status().state is RunState.RUNNING  # answers come

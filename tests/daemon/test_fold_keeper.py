@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from contracts.clock import Clock
+from contracts.fold.checkpoint import Snapshot
 from contracts.fold.run import RunFold
 from daemon.events import EventLog
 from daemon.fold_keeper import FoldKeeper, catch_up
@@ -59,13 +60,49 @@ async def test_what_happens_to_files_is_told(tmp_path: Path) -> None:
     assert await keeper.poll() is True
     assert fold.datasets["B1"].responses.done == {b"p1"}
     assert len(events) == 1 and b"was cut from" in events[0]
-    keeper.save()
+    await keeper.save()
     assert (tmp_path / "fold.checkpoint").exists()
+
+
+async def test_the_fold_goes_on_while_it_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is read meanwhile: what was saved is whole and right, and one checkpoint is written at a time."""
+    monkeypatch.setattr("contracts.fold.slices.LARGE", 50)
+    monkeypatch.setattr("daemon.fold_keeper.CHECKPOINT_EVERY_S", 0.0)
+    monkeypatch.setattr("daemon.fold_keeper.POLL_S", 0.0)
+    writing: list[int] = []
+    write = Snapshot.write
+
+    def watched(self: Snapshot, path: Path) -> None:
+        writing.append(1)
+        assert len(writing) == 1
+        write(self, path)
+        writing.pop()
+
+    monkeypatch.setattr(Snapshot, "write", watched)
+    fold = new_fold(tmp_path)
+    keeper = FoldKeeper(fold, EventLog(lambda line: None, Clock(), []), lambda: None)
+    keeping = asyncio.create_task(keeper.run())
+    path = tmp_path / "prepared/B1/raw_responses.jsonl"
+    for start in range(0, 4000, 100):
+        with path.open("ab") as file:
+            file.writelines(line(number) for number in range(start, start + 100))
+        await asyncio.sleep(0.001)
+        assert not keeping.done()
+        if (tmp_path / "fold.checkpoint").exists():
+            again = RunFold(tmp_path)
+            assert again.notes == []
+            again.poll()
+            assert again.datasets["B1"].responses.completion_tokens == 2 * (start + 100)
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    await keeper.poll()
+    await keeper.save()
+    assert RunFold(tmp_path).datasets["B1"].responses == fold.datasets["B1"].responses
 
 
 async def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     events: list[bytes] = []
     fold = new_fold(tmp_path)
     (tmp_path / "fold.checkpoint").mkdir()
-    FoldKeeper(fold, EventLog(events.append, Clock(), []), lambda: None).save()
+    await FoldKeeper(fold, EventLog(events.append, Clock(), []), lambda: None).save()
     assert len(events) == 1 and b"cannot be written" in events[0]

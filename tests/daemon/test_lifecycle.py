@@ -233,7 +233,7 @@ def test_a_fault_of_the_daemon_itself_is_in_its_log(
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished, run)
-    monkeypatch.setattr("daemon.session._nothing_left", lambda status: 1 / 0)
+    monkeypatch.setattr("daemon.course.nothing_left", lambda status: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run_daemon(run)
     assert "ZeroDivisionError" in (run / "daemon.log").read_text()

@@ -7,11 +7,18 @@ import pytest
 from aiohttp import web
 
 from contracts.commands import Set
-from contracts.run_config import ConfigError
+from contracts.fold.run import RunFold
+from contracts.records import encode_line
+from contracts.run_config import ConfigError, Dataset, load_run_config
 from contracts.run_dir import RunDir
+from daemon.extract.room import totals_of
 from daemon.preflight import ERROR, OK, WARNING, Finding, check_run
+from daemon.preparation import limits_of
+from daemon.prompts.index import PromptIndex
 from daemon.recording import record_command
 from daemon.single import SingleInstance
+from daemon.to_capture import to_capture
+from tests.support.records import response
 from tests.support.runs import make_run, prompt_lines, run_to_end
 from tests.support.scripted_sglang import Request, ScriptedSglang
 
@@ -107,3 +114,43 @@ async def test_what_was_set_against_run_toml_is_warned_of(tmp_path: Path) -> Non
     assert record_command(run, Set(concurrency=4)).ok
     warnings = of_level((await check_run(run)).findings, WARNING)
     assert "run.toml says concurrency 32, `set` of " in warnings[0] and "holds: 4" in warnings[0]
+
+
+async def test_a_target_where_nothing_is_generated_is_an_error(tmp_path: Path) -> None:
+    given = [{"sample_id": "p0", "input_ids": [1, 2], "loss_mask": [0, 1]}]
+    async with ScriptedSglang() as server:
+        run = make_run(tmp_path, [server.url], {"A1": given, "B1": prompt_lines(1)}, targets={"A1": 1_000, "B1": 1_000})
+        (error,) = of_level((await check_run(run)).findings, ERROR)
+    assert error.startswith(
+        "A1: target_tokens = 1,000, but every prompt brings its own answer (loss_mask) | Nothing is"
+    )
+
+
+def test_what_a_run_that_only_extracts_will_capture(tmp_path: Path) -> None:
+    """Answers that are there, answers that are taken over at the start, and samples that bring their own."""
+    given = {"sample_id": "own", "input_ids": [1, 2, 3], "loss_mask": [0, 1, 1]}
+    path = make_run(
+        tmp_path, ["http://127.0.0.1:9"], {"B1": [*prompt_lines(4), given]}, extract={"layers": [1]}, stages=["extract"]
+    )
+    run, dataset, answers = RunDir(path), Dataset(name="B1", responses="made.jsonl"), path / "made.jsonl"
+    answers.write_bytes(b"".join(encode_line(response(f"p{number}", 5)) for number in range(3)))
+    with PromptIndex.build(run.dataset("B1").prompts, limits_of(load_run_config(run.config), [])) as index:
+        total = totals_of(index)
+    fold = RunFold(path)
+    fold.poll()
+    found = to_capture(run, dataset, fold.datasets["B1"], total, 1)
+    # 3 answers of 5 tokens to prompts of 2, and 3 tokens of its own
+    assert (found.samples, found.tokens) == (4, 3 * 7 + 3)
+    assert (found.coming_samples, found.coming_tokens) == (3, 21), "no fold knows them yet"
+    answers.rename(run.dataset("B1").responses)
+    fold.poll()
+    found = to_capture(run, dataset, fold.datasets["B1"], total, 1)
+    assert (found.samples, found.tokens, found.coming_samples, found.coming_tokens) == (4, 24, 0, 0)
+
+
+async def test_a_run_that_only_extracts_answers_nothing(tmp_path: Path) -> None:
+    async with ScriptedSglang() as server:
+        run = make_run(tmp_path, [server.url], {"B1": prompt_lines(1)}, extract={"layers": [1]}, stages=["extract"])
+        said = "\n".join(finding.what for finding in (await check_run(run)).findings)
+    assert "B1: 1 prompt usable, 0 of them to be captured (0 tokens), 0 refused" in said
+    assert "responses need" not in said and "to be answered" not in said

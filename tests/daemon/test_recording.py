@@ -117,9 +117,34 @@ def test_samples_left_out_of_the_store_are_looked_at_again_when_asked_for(tmp_pa
     )
     (run / "prepared" / "B1" / "failures.jsonl").write_bytes(encode_line(left_out))
     reply = record_command(run, Retry(error=FailureClass.INVALID_INPUT))
-    assert reply.ok and reply.message.startswith("1 samples are sent again")
+    assert reply.ok and reply.message.startswith("1 sample is sent again")
     assert [record["stage"] for record in failures(run) if record["type"] == "requeue"] == ["extract"]
     assert not (run / "prepared" / "B2" / "failures.jsonl").exists()
     fold = RunFold(run)
     fold.poll()
     assert fold.datasets["B1"].failures.extract == {}
+
+
+@pytest.mark.parametrize(
+    "command", [Retry(), Retry(dataset="B1", error=FailureClass.TRANSIENT), Retry(error=FailureClass.INVALID_INPUT)]
+)
+def test_nothing_to_retry_is_said_and_not_recorded(tmp_path: Path, command: Retry) -> None:
+    run = make_run(tmp_path, ["http://127.0.0.1:9"], {"B1": prompt_lines(2)})
+    reply = record_command(run, command)
+    assert reply.ok and reply.message.startswith("nothing to retry")
+    assert reply.result == {"samples": 0}
+    assert events(run) == [] and not (run / "prepared" / "B1" / "failures.jsonl").exists()
+
+
+def test_what_generates_nothing_has_no_token_target(tmp_path: Path) -> None:
+    given = [{"sample_id": "p0", "input_ids": [1, 2], "loss_mask": [0, 1]}]
+    run = make_run(tmp_path / "both", ["http://127.0.0.1:9"], {"A1": given, "B1": prompt_lines(1)})
+    reply = record_command(run, Set(targets={"B1": 5, "A1": 5}))
+    assert not reply.ok and reply.message.startswith("A1: every prompt brings its own answer (loss_mask)")
+    assert events(run) == []
+    assert record_command(run, Set(targets={"A1": "default", "B1": 5})).ok, "what was set before can be taken back"
+    only = make_run(
+        tmp_path / "only", ["http://127.0.0.1:9"], {"B1": prompt_lines(1)}, extract={"layers": [1]}, stages=["extract"]
+    )
+    reply = record_command(only, Set(targets={"B1": 5}))
+    assert not reply.ok and "this run makes no answers" in reply.message

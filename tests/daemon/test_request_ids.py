@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon.request_ids import RequestIds, is_probe, parse_rid, run_tag, sample_hash
+from daemon.request_ids import RequestIds, is_probe, parse_rid, sample_hash
+from daemon.run_tag import run_tag
 from daemon.sglang_plugin.eagle3_sglang.dump_format import RID
 
 
@@ -46,10 +47,3 @@ def test_samples_of_one_name_in_two_data_sets_are_two() -> None:
     hashes = {sample_hash(dataset, key) for dataset, key in [("B1", b"a"), ("B2", b"a"), ("B1", b"b"), ("B", b"1a")]}
     assert len(hashes) == 4
     assert all(len(each) == 16 for each in hashes)
-
-
-def test_a_run_has_one_tag_by_whatever_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "link").symlink_to("run")
-    monkeypatch.chdir(tmp_path)
-    assert run_tag(Path("run")) == run_tag(tmp_path / "link") == run_tag(tmp_path / "run") != run_tag(tmp_path)

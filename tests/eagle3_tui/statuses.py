@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from contracts.records import GpuReading, HostSample, ServerReading, Severity
+from contracts.records import DiskReading, GpuReading, HostSample, ServerReading, Severity
 from contracts.status import (
     AlertStatus,
     DaemonStatus,
@@ -180,7 +180,7 @@ def stopped() -> RunStatus:
     """Stopped with nothing done: all is unknown or nought."""
     return run_status(
         state=RunState.STOPPED,
-        reason="no daemon is running, and work is left",
+        reason="no daemon is running, and work is left; go on with: eagle3 start /data/runs/synth_100k",
         daemon=DaemonStatus(alive=False),
         totals=dataset("total", stage=None, prompts=10),
         datasets=[dataset("B1", prompts=10)],
@@ -202,6 +202,41 @@ def storing() -> RunStatus:
     generated.hidden, done.hidden = _hidden(7_412, 7_400), _hidden(3_120, 3_120)
     waiting.hidden = _hidden(0, 0)
     status.totals.hidden = _hidden(20_332, 10_640, given_up=2, skipped=7, truncated=5, in_work=16, checks=checks)
+    return status
+
+
+def elsewhere() -> RunStatus:
+    """Storing on a disk of its own, which is full first; the interval of the remaining time is known."""
+    status = storing()
+    assert status.host is not None
+    status.host.disks = [
+        DiskReading(path="/data/runs/synth_100k", uses=["run"], free_bytes=3_200 * 10**9),
+        DiskReading(path="/big/raid/hidden_states", uses=["store"], free_bytes=41 * 10**9),
+        DiskReading(path="/scratch/dumps", uses=["dumps"], free_bytes=900 * 10**9),
+    ]
+    status.disk_full_in_s, status.disk_full_path = 4_000.0, "/big/raid/hidden_states"
+    status.totals.eta_low_s, status.totals.eta_high_s = 43_800.0, 51_600.0
+    return status
+
+
+def with_losses() -> RunStatus:
+    """Finished, with some prompts refused and some samples given up."""
+    data = dataset(
+        "B1", stage=DatasetStage.FINISHED, prompts=980, done=970, failed=10, quarantined=10, refused=20,
+        completion_tokens=1_000_000, avg_completion_tokens=1_030.9, tokens_per_s=0.0, eta_s=0.0,
+    )  # fmt: skip
+    totals = msgspec.structs.replace(data, name="total", stage=None)
+    return run_status(
+        state=RunState.FINISHED, daemon=DaemonStatus(alive=False), stages=["generate"], datasets=[data], totals=totals
+    )
+
+
+def stalled() -> RunStatus:
+    """Nobody can say when it is done, and the reason is long."""
+    reason = "http://127.0.0.1:30001 refused: its layers are [2, 30, 57], run.toml asks for [2, 30, 58]"
+    status = running()
+    status.state, status.reason = RunState.STALLED, reason
+    status.totals.eta_s, status.totals.eta_why = None, f"stalled: {reason}"
     return status
 
 

@@ -101,6 +101,41 @@ async def test_the_palette_finds_actions_by_their_words_and_does_them(make_app: 
     assert sender.sent == []
 
 
+@pytest.mark.parametrize(
+    "opened",
+    ["colon", "colon p", "question_mark", "c", "S", "slash a", "e slash a", "f g a"],
+)
+async def test_ctrl_c_leaves_from_everywhere(make_app: AppMaker, opened: str) -> None:
+    sender = FakeSender()
+    app = app_of(make_app, sender=sender)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot)
+        await pressed(pilot, *opened.split())
+        await pilot.press("ctrl+c")
+        await pilot.pause()
+    assert app.return_code == 0
+    assert sender.sent == []
+
+
+async def test_esc_closes_and_letters_are_typed_where_a_person_types(make_app: AppMaker) -> None:
+    app = app_of(make_app)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot)
+        for opened in (("colon",), ("g",), ("question_mark",), ("S",), ("t",)):
+            await pressed(pilot, *opened)
+            assert app.screen is not app._run_screen
+            if opened in (("colon",), ("g",)):
+                await pressed(pilot, "q")
+                assert app.screen is not app._run_screen  # it is a letter there
+            await pressed(pilot, "escape")
+            assert app.screen is app._run_screen
+        for closing in ("q", "question_mark"):
+            await pressed(pilot, "question_mark")
+            await pressed(pilot, closing)
+            assert app.screen is app._run_screen
+    assert app.return_code is None
+
+
 async def test_the_selected_record_is_copied_as_clean_text(make_app: AppMaker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TMUX", raising=False)
     monkeypatch.setenv("TERM", "xterm")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from functools import partial
 from pathlib import Path
 
@@ -149,6 +151,56 @@ async def test_keys_that_are_typed_are_not_the_replays(run: Path) -> None:
         await pilot.press("slash", "plus")
         await reaches(pilot, app, "/+")
         assert "60x" in shown(app)
+
+
+async def test_a_click_on_the_bar_goes_there_and_one_beside_it_nowhere(run: Path) -> None:
+    app = app_of(run, Wall(), speed=60.0)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await reaches(pilot, app, "REPLAY 06:00:00")
+        line = text_of(app)[0]
+        first, last = line.index("┃"), line.rindex("░")
+        await pilot.click("#scrubber", offset=((first + last) // 2, 0))
+        await reaches(pilot, app, "REPLAY 07:00:00")
+        await pilot.click("#scrubber", offset=(last, 0))
+        await reaches(pilot, app, "REPLAY 08:00:0")
+        await pilot.click("#scrubber", offset=(2, 0))
+        await pilot.pause()
+        assert "REPLAY 08:00:0" in shown(app)
+
+
+async def test_what_is_written_is_of_the_moment(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = app_of(run, Wall(), speed=60.0)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await reaches(pilot, app, "REPLAY 06:00:00")
+        await pilot.press("space", "greater_than_sign")
+        await reaches(pilot, app, "REPLAY 06:10:00", "10/200")
+        await pilot.press("x")
+        await until(pilot, lambda: len(list(tmp_path.glob("eagle3-*"))) == 3)
+    day = time.strftime("%Y-%m-%d", time.localtime(BEGIN))
+    written = {path.suffix: path for path in tmp_path.glob(f"eagle3-test-main-replay-{day.replace('-', '')}-061000*")}
+    assert written[".txt"].read_text().startswith(f"replay of {day} 06:10:00 +0000\n")
+    assert f"replay of {day} 06:10:00" in written[".svg"].read_text().replace("&#160;", " ")
+    status = json.loads(written[".json"].read_bytes())
+    assert (status["at"], status["totals"]["done"]) == (BEGIN + 600, 10)
+
+
+async def test_the_log_is_that_of_the_moment(run: Path) -> None:
+    lines = [(BEGIN + 60, "early"), (BEGIN + 5000, "late")]
+    (run / "daemon.log").write_text(
+        "".join(
+            f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(at))},000 INFO eagle3: {text}\n" for at, text in lines
+        )
+    )
+    app = app_of(run, Wall(), speed=60.0)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await reaches(pilot, app, "REPLAY 06:00:00")
+        await pilot.press("space", "e", "l", "greater_than_sign")
+        await reaches(pilot, app, "REPLAY 06:10:00", "daemon.log", "eagle3: early")
+        assert "eagle3: late" not in shown(app)
+        (run / "daemon.log").write_text("one that says no time\n")
+        await pilot.press("f", "right")
+        await reaches(pilot, app, "says no times: as it is now", "one that says no time")
 
 
 PLAYING = Playing(

@@ -12,7 +12,16 @@ from rich.cells import cell_len
 from contracts.status import RunState, RunStatus
 from eagle3_tui.status_table import status_lines, summary_line
 from eagle3_tui.terminal import ASCII_SIGNS, UNICODE_SIGNS, Signs
-from tests.eagle3_tui.statuses import dataset, run_status, running, stopped, storing
+from tests.eagle3_tui.statuses import (
+    dataset,
+    elsewhere,
+    run_status,
+    running,
+    stalled,
+    stopped,
+    storing,
+    with_losses,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 STATUSES: dict[str, Callable[[], RunStatus]] = {
@@ -20,6 +29,9 @@ STATUSES: dict[str, Callable[[], RunStatus]] = {
     "stopped": stopped,
     "watching": run_status,
     "storing": storing,
+    "elsewhere": elsewhere,
+    "with-losses": with_losses,
+    "stalled": stalled,
 }
 
 
@@ -101,3 +113,16 @@ def test_finished_counts_what_was_not_stored_as_given_up() -> None:
     status = storing()
     status.state = RunState.FINISHED
     assert "finished, 3 given up" in status_lines(status, width=80, signs=UNICODE_SIGNS)[0]
+
+
+def test_why_nobody_can_say_when_it_is_done() -> None:
+    status = running()
+    status.totals.eta_s, status.totals.eta_why = None, "no answer yet"
+    assert "ETA unknown: no answer yet" in "\n".join(status_lines(status, width=80, signs=UNICODE_SIGNS))
+
+
+def test_speeds_of_a_large_cluster_keep_their_column() -> None:
+    status = running()
+    status.totals.tokens_per_s = 1_234_567.0
+    lines = status_lines(status, width=80, signs=UNICODE_SIGNS)
+    assert next(line for line in lines if line.startswith("total")).split()[-5:-2] == ["1.2", "M", "12"]

@@ -13,6 +13,7 @@ from rich.cells import cell_len
 
 from eagle3_tui.text import (
     cell_width,
+    counted,
     encodable,
     fit,
     human_bytes,
@@ -191,3 +192,19 @@ def test_unknown_is_never_zero() -> None:
 def test_encodable_text_can_be_written() -> None:
     assert encodable("é漢") == "é漢"
     assert encodable("a\udce9b").encode() == "a\ufffdb".encode()
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(None, "- samples"), (0, "0 samples"), (1, "1 sample"), (1_204, "1,204 samples")]
+)
+def test_a_count_has_its_noun(count: int | None, shown: str) -> None:
+    assert counted(count, "sample") == shown
+    assert counted(1, "pass", "passes") == "1 pass" and counted(2, "pass", "passes") == "2 passes"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(99_999.0, "99,999"), (99_999.6, "100 k"), (123_456.0, "123 k"), (999_600.0, "1.0 M"), (1_234_567.0, "1.2 M")],
+)
+def test_a_rate_never_takes_more_than_six_cells(value: float, shown: str) -> None:
+    assert human_rate(value) == shown

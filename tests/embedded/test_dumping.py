@@ -265,7 +265,8 @@ async def test_a_dump_folder_that_cannot_be_made(tmp_path: Path) -> None:
     [
         ({"dump_layers": ()}, "different ids of 0..6"),
         ({"dump_layers": (1, 1)}, "different ids"),
-        ({"dump_layers": (1, 7)}, "different ids"),  # the last layer cannot be named to the real server either
+        # The last layer cannot be named to the real server either.
+        ({"dump_layers": (1, 7)}, r"0..6, not \[1, 7\]: 0-based outputs of a model with 8 layers"),
         ({"dump_norm": "pre"}, "dump_norm must be one of post, over_weight"),
         ({"dump_dtype": "float16"}, "dump_dtype"),
         ({"retract_every": 0}, "retract_every"),

@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 
 from contracts.run_config import parse_run_config
+from daemon.capture.final_norm import LastRows, norm_fault
 from daemon.server_args import server_args
+from daemon.store.norms import NormWeight
 from tests.daemon.sglang_plugin.dumps import Dump
 from tests.sglang import environment
 from tests.sglang.conftest import StartSglang
@@ -119,6 +121,23 @@ def about(folder: Path) -> dict[str, Any]:
 def norm_weight(folder: Path) -> Tensor:
     (path,) = folder.glob("norm.*.f32")
     return torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.float32)
+
+
+def norm_objection(dump: Dump, folder: Path, last: Tensor | None = None, norm: str | None = None) -> str | None:
+    """Return what the daemon has against the final norm of a dump.
+
+    Args:
+        dump: Of a request.
+        folder: The dump folder.
+        last: Instead of its last slot, [tokens, hidden].
+        norm: Instead of what the server says.
+    """
+    said = about(folder)
+    rows = slots(dump).transpose(0, 1).contiguous().numpy().copy()
+    if last is not None:
+        rows[:, -1] = last.numpy()
+    weight = NormWeight(norm_weight(folder).numpy(), said["norm_eps"])
+    return norm_fault(LastRows.of(rows, said["dtype"], norm or said["norm"]), weight)
 
 
 def slots(dump: Dump) -> Tensor:

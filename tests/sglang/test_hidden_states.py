@@ -17,6 +17,7 @@ from tests.sglang.hidden_states import (
     about,
     ask_all,
     distances,
+    norm_objection,
     norm_weight,
     prompts,
     reference,
@@ -118,6 +119,16 @@ def test_norming_what_was_divided_by_the_weight_gives_the_state_after_the_norm(r
         divided = slots(wait_dump(ran.server, ran.folder, one.rid, len(one.fed)))[-1]
         normed = divided * torch.rsqrt(divided.square().mean(-1, keepdim=True) + eps) * weight
         assert (normed - states[-1]).abs().max() < CLOSE
+
+
+def test_the_numbers_of_the_last_slot_say_which_norm_it_is(ran: Ran) -> None:
+    own, other = ("over_weight", "post") if ran.over_weight else ("post", "over_weight")
+    for one, states in zip(ran.asked, ran.states, strict=True):
+        dump = wait_dump(ran.server, ran.folder, one.rid, len(one.fed))
+        assert norm_objection(dump, ran.folder) is None
+        assert f"({own!r})" in str(norm_objection(dump, ran.folder, norm=other))
+        for layer in states[:-1]:
+            assert "before the norm" in str(norm_objection(dump, ran.folder, last=layer))
 
 
 def assert_rows(ran: Ran, rid: str, fed: list[int], states: Tensor) -> None:

@@ -9,7 +9,17 @@ import torch
 
 from daemon.server_args import plugin_folder
 from tests.sglang.conftest import StartSglang
-from tests.sglang.hidden_states import LAYERS, about, ask_all, prompts, reference, slots, start_dumping, wait_dump
+from tests.sglang.hidden_states import (
+    LAYERS,
+    about,
+    ask_all,
+    norm_objection,
+    prompts,
+    reference,
+    slots,
+    start_dumping,
+    wait_dump,
+)
 
 
 def test_two_ranks_write_each_row_once(start_sglang: StartSglang, tiny_llama: Path, tmp_path: Path) -> None:
@@ -34,6 +44,8 @@ def test_bfloat16(start_sglang: StartSglang, tiny_llama: Path, tmp_path: Path) -
     for one, states in zip(asked, reference(tiny_llama, [each.fed for each in asked], tmp_path), strict=True):
         dump = wait_dump(server, folder, one.rid, len(one.fed))
         assert (dump.rows.dtype, dump.ids) == (torch.bfloat16, one.fed)
+        assert norm_objection(dump, folder) is None
+        assert "before the norm" in str(norm_objection(dump, folder, last=states[6]))
         for slot, layer in enumerate([*LAYERS, 7]):
             errors = (states - slots(dump)[slot]).norm(dim=(1, 2)) / states.norm(dim=(1, 2))
             others = torch.cat([errors[:layer], errors[layer + 1 :]]).min()

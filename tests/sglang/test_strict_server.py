@@ -111,8 +111,8 @@ def test_daemon_outlives_a_server_that_one_bad_request_ends(
         run.wait(process, "the server's processes end", lambda: not strict_server.running(), seconds=30)
         run.wait(process, "the daemon says so", lambda: run.said("server.down"), seconds=30)
         assert run.answered() < PROMPTS
-        # Its own warm-up request would meet the queue that the waiting daemon has filled, and end the server.
-        start_sglang(port=strict_server.port, extra_args=["--skip-server-warmup"], **STRICT)
+        # With its own warm-up, which would end it if the waiting daemon filled its queue first.
+        start_sglang(port=strict_server.port, **STRICT)
         run.wait_end(process, 0, seconds=150)
     run.assert_all_done_once()
     failures = run.failures("B1")

@@ -71,10 +71,13 @@ class ScriptedSglang:
             "served_model_name": "/models/tiny",
             "is_generation": True,
         }
+        self.health = 200
+        """What GET /health answers."""
         self.server_info: dict[str, Any] | None = {"version": "0.5.23", "max_req_input_len": 2000}
         self.seen: list[Request] = []
         """Samples' requests, in order of arrival."""
         self.probes = 0
+        self.health_checks = 0
         self.aborts: list[str] = []
         self.open = 0
         self.most_open = 0
@@ -95,6 +98,7 @@ class ScriptedSglang:
         app = web.Application(client_max_size=1 << 28)
         app.router.add_post("/generate", self._generate)
         app.router.add_post("/abort_request", self._abort)
+        app.router.add_get("/health", self._health)
         app.router.add_get("/model_info", self._model_info)
         app.router.add_get("/server_info", self._server_info)
         self._runner = web.AppRunner(
@@ -145,6 +149,10 @@ class ScriptedSglang:
         if request is not None:
             request.aborted.set()
         return web.Response()
+
+    async def _health(self, http: web.Request) -> web.Response:
+        self.health_checks += 1
+        return web.Response(status=self.health)
 
     async def _model_info(self, http: web.Request) -> web.StreamResponse:
         if callable(self.model_info):

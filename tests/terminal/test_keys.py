@@ -189,9 +189,29 @@ def past(screen: Screen, keys: tuple[str, ...]) -> None:
 
 
 def span(screen: Screen, keys: tuple[str, ...]) -> None:
-    before = screen.pane.text()
-    screen.press("w")
-    wait_for(lambda: screen.pane.text() != before, screen.pane.text)
+    """Its title says over which time, whatever else of the living run moves."""
+    for name in ("1 h", "all", "10 min"):
+        screen.press("w")
+        screen.pane.until(f"[{name}]")
+
+
+def quantity(screen: Screen, keys: tuple[str, ...]) -> None:
+    """Its title says what is drawn; after the last one the first again."""
+    screen.press("i")
+    screen.pane.until("─ in flight ", without=["─ tokens/s "])
+    for _ in range(6):
+        if "─ tokens/s " in screen.pane.text():
+            break
+        before = screen.pane.text()
+        screen.press("i")
+        wait_for(lambda before=before: _plot_title(screen) not in before, screen.pane.text)
+    assert "─ tokens/s " in screen.pane.text()
+
+
+def _plot_title(screen: Screen) -> str:
+    found = re.search(r"─ (\S.*?)  ", next(line for line in screen.pane.text().splitlines() if "[10 min]" in line))
+    assert found is not None
+    return f"─ {found[1]} "
 
 
 CHECKS: dict[str, Callable[[Screen, tuple[str, ...]], None]] = {
@@ -227,7 +247,7 @@ CHECKS: dict[str, Callable[[Screen, tuple[str, ...]], None]] = {
     "page(1)": lambda screen, keys: screen.moves(keys, ["d11", "d11"]),
     "page(-1)": lambda screen, keys: screen.moves(keys, ["d00"]),
     "span": span,
-    "quantity": lambda screen, keys: None,
+    "quantity": quantity,
 }
 """In this order: a sort is turned round, a filter is taken back, the cursor goes down and up again."""
 LEAVING = ("leave",)

@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .dump_format import HEADER_BYTES, MARK_BYTES, About, DumpHeader, dump_path, error_path, rows_offset
+from .dump_format import HEADER_BYTES, MARK_BYTES, About, DumpHeader, dump_path, error_path, header_pages
 
-MOST_OPEN: Final = 512
-"""Files held open; more requests at once than that cost an open and a close for each write."""
+MOST_OPEN: Final = 2048
+"""Files held open, or half of what the process may have; more requests at once cost an open and a close for each
+write."""
 MOST_FORGOTTEN: Final = 8192
 """Requests remembered as unwanted. It saves a look at the disk for each of their rows, no more."""
 MOST_PIECES: Final = 512
@@ -44,7 +46,7 @@ class DumpFiles:
         folder: Path,
         about: About,
         *,
-        most_open: int = MOST_OPEN,
+        most_open: int | None = None,
         pwritev: Callable[[int, Sequence[memoryview], int], int] = os.pwritev,
     ) -> None:
         """Make the folder, mode 0700, where it is missing.
@@ -55,14 +57,13 @@ class DumpFiles:
         """
         self.folder = folder
         self._about = about
-        self._most_open = most_open
+        self._most_open = most_open or min(MOST_OPEN, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         self._pwritev = pwritev
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._forgotten: OrderedDict[str, None] = OrderedDict()
-        header = self._header("e3." + "-" * 200)
-        header.encode()
-        self._row_bytes = header.row_bytes
-        self._rows_offset = rows_offset(about.context_length)
+        header = _header(about)
+        self._page = header_pages(header)
+        self._row_bytes, self._rows_offset = header.row_bytes, header.rows_offset
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     @property
@@ -91,12 +92,13 @@ class DumpFiles:
         if dump is None:
             self._forget(rid)
             return False
-        count = sum(part.nbytes for part in marks) // MARK_BYTES
+        joined = memoryview(b"".join(marks))
+        count = joined.nbytes // MARK_BYTES
         if first > dump.reached:
             raise Refused(f"rows from position {first} on came, but only the first {dump.reached} are there")
         if first + count > self._about.context_length:
             raise Refused(f"a row for position {first + count - 1}: the context has {self._about.context_length}")
-        self._put(dump.descriptor, marks, HEADER_BYTES + MARK_BYTES * first)
+        self._put(dump.descriptor, [joined], HEADER_BYTES + MARK_BYTES * first)
         self._put(dump.descriptor, rows, self._rows_offset + self._row_bytes * first)
         dump.reached = max(dump.reached, first + count)
         return True
@@ -142,26 +144,31 @@ class DumpFiles:
         return dump
 
     def _reopen(self, rid: str, first: int) -> _Open | None:
-        """Open a file that was closed to make room; make one for a request's first row."""
+        """Make a file for a request's first row; open one that was closed to make room."""
         if rid in self._forgotten:
             return None
-        path, header = dump_path(self.folder, rid), self._header(rid).encode()
+        path, new = dump_path(self.folder, rid), False
         try:
+            if first == 0 and not error_path(self.folder, rid).exists():
+                descriptor, new = self._create(path), True
+            else:
+                descriptor = os.open(path, os.O_RDWR | _FLAGS)
+        except FileExistsError:
             descriptor = os.open(path, os.O_RDWR | _FLAGS)
         except FileNotFoundError:
-            if first != 0 or error_path(self.folder, rid).exists():
-                return None
-            descriptor = self._create(path)
+            return None
         dump = _Open(descriptor, 0)
         self._open[rid] = dump
-        if os.pread(descriptor, HEADER_BYTES, 0) == header:
+        page = self._page(rid)
+        if not new and os.pread(descriptor, HEADER_BYTES, 0) == page:
             dump.reached = max(0, os.fstat(descriptor).st_size - self._rows_offset) // self._row_bytes
         elif first != 0:  # left by another server, which had got the same request
             self._close(rid)
             return None
         else:
-            os.ftruncate(descriptor, 0)
-            self._put(descriptor, [memoryview(header)], 0)
+            if not new:
+                os.ftruncate(descriptor, 0)
+            self._put(descriptor, [memoryview(page)], 0)
         while len(self._open) > self._most_open:
             self._close(next(iter(self._open)))
         return dump
@@ -176,33 +183,17 @@ class DumpFiles:
 
     def _put(self, descriptor: int, parts: list[memoryview], offset: int) -> None:
         """Write the parts one after the other, all of them."""
-        waiting = [part for part in parts if part.nbytes]
-        begin = 0
-        while begin < len(waiting):
-            written = self._pwritev(descriptor, waiting[begin : begin + MOST_PIECES], offset)
-            if written <= 0:
-                raise OSError(errno.EIO, "the kernel wrote nothing")
-            offset += written
-            while begin < len(waiting) and written >= waiting[begin].nbytes:
-                written -= waiting[begin].nbytes
-                begin += 1
-            if written:
-                waiting[begin] = waiting[begin][written:]
-
-    def _header(self, rid: str) -> DumpHeader:
-        about = self._about
-        return DumpHeader(
-            rid=rid,
-            instance=about.instance,
-            layers=about.layers,
-            server_layers=about.server_layers,
-            hidden_size=about.hidden_size,
-            dtype=about.dtype,
-            norm=about.norm,
-            model=about.model,
-            sglang=about.sglang,
-            context_length=about.context_length,
-        )
+        for begin in range(0, len(parts), MOST_PIECES):
+            waiting = parts[begin : begin + MOST_PIECES]
+            left = sum([part.nbytes for part in waiting])
+            while left:
+                written = self._pwritev(descriptor, waiting, offset)
+                if written <= 0:
+                    raise OSError(errno.EIO, "the kernel wrote nothing")
+                offset += written
+                left -= written
+                if left:
+                    waiting = _without(waiting, written)
 
     def _close(self, rid: str) -> None:
         dump = self._open.pop(rid, None)
@@ -219,5 +210,29 @@ class DumpFiles:
 _FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
+def _without(parts: list[memoryview], nbytes: int) -> list[memoryview]:
+    """Return what is left of the parts behind so many bytes."""
+    for place, part in enumerate(parts):
+        if nbytes < part.nbytes:
+            return [part[nbytes:], *parts[place + 1 :]]
+        nbytes -= part.nbytes
+    return []
+
+
 def _taken(dump: _Open) -> bool:
     return os.fstat(dump.descriptor).st_nlink == 0
+
+
+def _header(about: About) -> DumpHeader:
+    return DumpHeader(
+        rid="",
+        instance=about.instance,
+        layers=about.layers,
+        server_layers=about.server_layers,
+        hidden_size=about.hidden_size,
+        dtype=about.dtype,
+        norm=about.norm,
+        model=about.model,
+        sglang=about.sglang,
+        context_length=about.context_length,
+    )

@@ -104,6 +104,17 @@ class DumpHeader:
         return _decode(cls, page)
 
 
+def header_pages(header: DumpHeader) -> Callable[[str], bytes]:
+    """Return what makes the header page of any request's dump from its rid; all else is encoded once.
+
+    Raises:
+        DumpFormatError: The page of the longest rid has no room for it.
+    """
+    dataclasses.replace(header, rid="e3." + "-" * 200).encode()
+    before, after = dataclasses.replace(header, rid="\0").encode().rstrip(b" ").split(b"\\u0000", 1)  # rid comes first
+    return lambda rid: (before + _checked(rid).encode() + after).ljust(HEADER_BYTES)
+
+
 def rows_offset(context_length: int) -> int:
     """Return where row 0 begins in a dump of a server with this context."""
     return -(-(HEADER_BYTES + MARK_BYTES * context_length) // _PAGE) * _PAGE

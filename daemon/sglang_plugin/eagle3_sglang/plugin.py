@@ -19,7 +19,7 @@ from typing import Any, Final
 from torch import Tensor  # noqa: TID251
 
 from .about import ADVICE, Described, bare, describe
-from .capture import NotCaptured, batches
+from .capture import Capture, NotCaptured
 from .dump_format import OVER_WEIGHT, POST, RID, About, DumpFormatError
 from .instance_files import write_instance
 from .writer import DumpWriter
@@ -140,12 +140,12 @@ class _Scheduler:
 
     def __init__(self, writer: DumpWriter | None, over_weight: Callable[[Tensor], Tensor] | None) -> None:
         self._writer = writer
-        self._over_weight = over_weight
+        self._capture = Capture(over_weight)
 
     def take(self, result: Any, forward_batch: Any) -> None:
         if self._writer is None:
             return
-        for batch in batches(result, forward_batch, self._over_weight):
+        for batch in self._capture.batches(result, forward_batch):
             self._writer.put(batch)
 
     def refuse(self, rids: list[str], why: str) -> None:

@@ -1,6 +1,8 @@
 """Rows of hidden states to the dump files, by a thread: whoever computed them does no I/O. torch and stdlib only.
 
-Used inside SGLang by the plugin, and by the embedded server.
+Used inside SGLang by the plugin, and by the embedded server. A decode step brings one row of each request that runs;
+written one by one they would cost a large part of the process that computes them. So steps are held, and a request's
+rows go out together: when there are enough of them, when it is not in the next step, and soon after the last step.
 """
 
 from __future__ import annotations
@@ -9,17 +11,26 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import torch  # noqa: TID251
-from torch import Tensor  # noqa: TID251
 
 from .dump_files import DumpFiles, Refused
 from .dump_format import About
+from .held_steps import HeldSteps
+from .rows import Piece, RowBatch, divided, joined
 
+HELD_STEPS: Final = 32
+"""Decode steps that are held at most. More would save little: half of what one row costs is then its copy."""
+_HELD_SHARE: Final = 4
+"""Held steps take at most one part in so many of the bytes that may be pending: the rest is for the disk's delays."""
+_PATIENCE: Final = 3.0
+"""Steps that do not come for so many times the last distance of two are not waited for any more."""
+_SHORTEST_S, _LONGEST_S = 0.02, 0.2
+"""Bounds of that wait. A long one delays nothing but the last rows of a server that becomes idle."""
 _ROUND_BYTES: Final = 64 << 20
 """About so much is taken from the queue at a time, so that a full queue gets room early."""
 _TIDY_EVERY_S: Final = 5.0
@@ -27,41 +38,10 @@ _LAST_NUMBER: Final = (1 << 32) - 1
 
 
 @dataclass
-class RowBatch:
-    """Rows of one forward pass, of any number of requests."""
-
-    rids: list[str]
-    """One for each segment; only such as match `dump_format.RID`."""
-    counts: list[int]
-    """Rows of each segment, in order; together T."""
-    rows: Tensor
-    """[T, (K+1)*H], contiguous, host memory (pinned when it came from a GPU)."""
-    ids: Tensor
-    """[T] integers, host: the token ids that were fed."""
-    positions: Tensor
-    """[T] integers, host."""
-    wait: Callable[[], None] | None
-    """Waits until the copies to the host are done; called by the writer's thread."""
-
-    @property
-    def nbytes(self) -> int:
-        """Of the rows."""
-        return self.rows.numel() * self.rows.element_size()
-
-
-@dataclass
 class _Refusal:
     rids: list[str]
     why: str
     nbytes: int = 0
-
-
-@dataclass
-class _Piece:
-    first: int
-    count: int
-    marks: memoryview
-    rows: memoryview
 
 
 class DumpWriter:
@@ -89,11 +69,28 @@ class DumpWriter:
         self._dtype: torch.dtype = getattr(torch, about.dtype)
         self._most_pending_bytes = most_pending_bytes
         self._log = log
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        self._work = threading.Condition(lock)
+        """Wakes the thread."""
+        self._progress = threading.Condition(lock)
+        """Wakes those who wait for it."""
         self._queue: deque[RowBatch | _Refusal] = deque()
+        self._queued_steps = 0
+        self._newest_rids: list[str] = []
+        """Of the last step that was put."""
+        self._step_at = 0.0
+        self._patience_s = _SHORTEST_S
         self._pending_bytes = 0
-        self._put = self._done = 0
+        """Of all that was put and not yet written, held steps among it."""
+        self._put = self._taken = self._done = 0
+        self._due = False
+        """There is something that should not wait for the steps to come."""
+        self._waiting = 0
+        """How many wait for progress: nothing is held back then."""
         self._closing = False
+        self._held = HeldSteps(self._files.row_bytes)
+        """The thread's own."""
+        self._held_steps = 0
         self._number = 0
         self.dropped_rows = 0
         """Rows of requests that nobody wants any more."""
@@ -109,7 +106,20 @@ class DumpWriter:
         Raises:
             ValueError: The writer is closed.
         """
-        self._enqueue(batch)
+        with self._work:
+            self._enqueue(batch)
+            if not batch.is_step:
+                self._make_due()
+                return
+            now = time.monotonic()
+            self._patience_s = min(_LONGEST_S, max(_SHORTEST_S, _PATIENCE * (now - self._step_at)))
+            self._step_at = now
+            self._queued_steps += 1
+            steps = self._queued_steps + self._held_steps
+            full = steps >= HELD_STEPS or self._pending_bytes >= self._most_pending_bytes // _HELD_SHARE
+            if full or steps == 1 or batch.rids != self._newest_rids:
+                self._make_due()
+            self._newest_rids = batch.rids
 
     def refuse(self, rids: list[str], why: str) -> None:
         """Say in each request's ``.error`` why there are no rows, in order with what was put before.
@@ -117,35 +127,44 @@ class DumpWriter:
         Raises:
             ValueError: The writer is closed.
         """
-        self._enqueue(_Refusal(rids, why))
+        with self._work:
+            self._enqueue(_Refusal(rids, why))
+            self._make_due()
 
     def flush(self) -> None:
         """Return when everything that was put so far is written, or given up."""
-        with self._changed:
+        with self._work:
             target = self._put
-            self._changed.wait_for(lambda: self._done >= target)
+            self._await(lambda: self._done >= target)
 
     def close(self) -> None:
         """Write what was put, end the thread, close the files."""
-        with self._changed:
+        with self._work:
             self._closing = True
-            self._changed.notify_all()
+            self._make_due()
+            self._progress.notify_all()
         self._thread.join()
 
     def _enqueue(self, item: RowBatch | _Refusal) -> None:
-        nbytes = item.nbytes
-        with self._changed:
-            self._changed.wait_for(
-                lambda: (
-                    self._closing or not self._pending_bytes or self._pending_bytes + nbytes <= self._most_pending_bytes
-                )
-            )
-            if self._closing:
-                raise ValueError("the dump writer is closed")
-            self._queue.append(item)
-            self._pending_bytes += nbytes
-            self._put += 1
-            self._changed.notify_all()
+        room = self._most_pending_bytes - item.nbytes
+        self._await(lambda: self._closing or not self._pending_bytes or self._pending_bytes <= room)
+        if self._closing:
+            raise ValueError("the dump writer is closed")
+        self._queue.append(item)
+        self._pending_bytes += item.nbytes
+        self._put += 1
+
+    def _await(self, reached: Callable[[], bool]) -> None:
+        if reached():
+            return
+        self._waiting += 1
+        self._make_due()
+        self._progress.wait_for(reached)
+        self._waiting -= 1
+
+    def _make_due(self) -> None:
+        self._due = True
+        self._work.notify()
 
     def _run(self) -> None:
         tidied = time.monotonic()
@@ -158,115 +177,109 @@ class DumpWriter:
 
     def _wait_for_work(self) -> bool:
         """Return False when there will be none."""
-        with self._changed:
-            while not self._queue and not self._closing:
+        with self._work:
+            while not self._due and not self._closing:
+                if self._queue or self._held_steps:
+                    left_s = self._quiet_in_s()
+                    if left_s <= 0:
+                        break
+                    self._work.wait(left_s)
                 # What a request's end leaves open is closed although nothing comes after it.
-                if not self._changed.wait(_TIDY_EVERY_S if self._files.open_count else None):
-                    return True
-            return bool(self._queue)
+                elif not self._work.wait(_TIDY_EVERY_S if self._files.open_count else None):
+                    break
+            return bool(self._queue or self._held_steps or not self._closing)
+
+    def _quiet_in_s(self) -> float:
+        return self._step_at + self._patience_s - time.monotonic()
 
     def _one_round(self) -> None:
-        with self._changed:
+        with self._work:
             taken: list[RowBatch | _Refusal] = []
             nbytes = 0
             while self._queue and nbytes < _ROUND_BYTES:
                 taken.append(self._queue.popleft())
                 nbytes += taken[-1].nbytes
-        self._guarded(lambda: self._write(taken))
-        with self._changed:
-            self._pending_bytes -= nbytes
-            self._done += len(taken)
-            self._changed.notify_all()
+            self._queued_steps = sum(1 for item in self._queue if isinstance(item, RowBatch) and item.is_step)
+            self._taken += len(taken)
+            self._due = bool(self._queue)
+            hold = not (self._closing or self._waiting or self._quiet_in_s() <= 0)
+        nbytes += self._held.nbytes
+        self._guarded(lambda: self._write(taken, hold))
+        taken.clear()  # before what they hold is counted as free
+        with self._work:
+            self._held_steps = self._held.steps
+            self._pending_bytes -= nbytes - self._held.nbytes
+            if not self._held_steps:
+                self._done = self._taken
+            self._progress.notify_all()
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception as error:  # noqa: BLE001 - the thread outlives every fault
+            self._held.clear()
             self._say(f"dumping hidden states: {type(error).__name__}: {error}")
 
     def _say(self, line: str) -> None:
         with contextlib.suppress(Exception):
             self._log(line)
 
-    def _write(self, taken: list[RowBatch | _Refusal]) -> None:
-        pieces: dict[str, list[_Piece]] = {}
+    def _write(self, taken: list[RowBatch | _Refusal], hold: bool) -> None:
+        """Write what is to be written now.
+
+        Args:
+            taken: What was put.
+            hold: Decode steps may wait for the next ones.
+        """
+        pieces: dict[str, list[Piece]] = {}
         failed: dict[str, str] = {}
         for item in taken:
             if isinstance(item, _Refusal):
                 failed.update(dict.fromkeys(item.rids, item.why))
                 continue
             try:
-                self._divide(item, pieces)
+                self._take(item, pieces)
             except Exception as error:  # noqa: BLE001 - CUDA's own kinds too
                 failed.update(dict.fromkeys(item.rids, _words(error)))
         for rid, why in failed.items():
             pieces.pop(rid, None)
             self._give_up(rid, why)
         for rid, parts in pieces.items():
-            try:
-                self._write_request(rid, parts)
-            except Exception as error:  # noqa: BLE001 - told to the request whose rows these are
-                self._give_up(rid, _words(error))
+            self._write_request(rid, parts)
+        if not hold or self._full():
+            for rid in self._held.rids():
+                self._write_request(rid, self._held.take(rid))
+            self._held.clear()
 
-    def _divide(self, batch: RowBatch, pieces: dict[str, list[_Piece]]) -> None:
-        """Sort a batch's rows by request."""
+    def _full(self) -> bool:
+        return self._held.steps >= HELD_STEPS or self._held.nbytes >= self._most_pending_bytes // _HELD_SHARE
+
+    def _take(self, batch: RowBatch, pieces: dict[str, list[Piece]]) -> None:
+        """Hold a decode step; sort another batch's rows by request, and those held that have to go before."""
         if batch.wait is not None:
             batch.wait()
-        self._check(batch)
+        batch.check(self._files.row_bytes, self._dtype)
         self._number = self._number % _LAST_NUMBER + 1
-        positions = batch.positions.tolist()
-        number = self._number if self._number <= 0x7FFFFFFF else self._number - (1 << 32)
-        marks = torch.empty((len(positions), 2), dtype=torch.int32)
-        marks[:, 0] = batch.ids
-        marks[:, 1] = number
-        mark_bytes, row_bytes = _view(marks), _view(batch.rows)
-        width = self._files.row_bytes
-        begin = 0
-        for rid, count in zip(batch.rids, batch.counts, strict=True):
-            end = begin + count
-            first = positions[begin]
-            if positions[end - 1] != first + count - 1:
-                raise Refused(f"positions of a request do not follow each other: {positions[begin:end][:8]} ...")
-            piece = _Piece(first, count, mark_bytes[8 * begin : 8 * end], row_bytes[width * begin : width * end])
-            pieces.setdefault(rid, []).append(piece)
-            begin = end
+        ended = self._held.add(batch, self._number) if batch.is_step else None
+        for rid in batch.rids if ended is None else ended:
+            if parts := self._held.take(rid):
+                pieces.setdefault(rid, []).extend(parts)
+        if ended is None:
+            for rid, piece in divided(batch, self._number):
+                pieces.setdefault(rid, []).append(piece)
 
-    def _check(self, batch: RowBatch) -> None:
-        total, width = sum(batch.counts), self._files.row_bytes // self._dtype.itemsize
-        shapes = (tuple(batch.rows.shape), tuple(batch.ids.shape), tuple(batch.positions.shape))
-        if shapes != ((total, width), (total,), (total,)):
-            raise Refused(f"rows, ids, positions of shapes {shapes}; expected {total} rows of {width}")
-        if batch.rows.dtype != self._dtype:
-            raise Refused(f"rows of {batch.rows.dtype}, not {self._dtype}")
-        if any(count < 1 for count in batch.counts):
-            raise Refused(f"a segment without rows: {batch.counts}")
-
-    def _write_request(self, rid: str, parts: list[_Piece]) -> None:
-        for run in _runs(parts):
-            if not self._files.write(rid, run[0].first, [one.marks for one in run], [one.rows for one in run]):
-                self.dropped_rows += sum(one.count for one in run)
+    def _write_request(self, rid: str, parts: list[Piece]) -> None:
+        try:
+            for piece in joined(parts):
+                if not self._files.write(rid, piece.first, piece.marks, piece.rows):
+                    self.dropped_rows += piece.count
+        except Exception as error:  # noqa: BLE001 - told to the request whose rows these are
+            self._give_up(rid, _words(error))
 
     def _give_up(self, rid: str, why: str) -> None:
         self.failed_requests += 1
         self._files.give_up(rid, why)
         self._say(f"no hidden states of {rid}: {why}")
-
-
-def _runs(parts: list[_Piece]) -> Iterator[list[_Piece]]:
-    """Yield the pieces in order, those together that follow each other."""
-    run: list[_Piece] = []
-    for part in parts:
-        if run and part.first != run[-1].first + run[-1].count:
-            yield run
-            run = []
-        run.append(part)
-    if run:
-        yield run
-
-
-def _view(tensor: Tensor) -> memoryview:
-    """Return the bytes of a contiguous tensor, not copied. Keeps them alive."""
-    return tensor.view(torch.uint8).flatten().numpy().data
 
 
 def _words(error: Exception) -> str:

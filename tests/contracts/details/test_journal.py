@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from contracts.details import journal, windows
 from contracts.details.journal import EVENTS, LOG, Page, find, page_after, page_before
 from contracts.fold.run import RunFold
 from contracts.records import Severity
+from contracts.replay.past import Past
 from tests.support.records import NOW, event, folded, make_run, write
 
 INFO, WARNING, CRITICAL = Severity.INFO, Severity.WARNING, Severity.CRITICAL
@@ -120,6 +122,28 @@ def test_the_log_with_its_tracebacks(tmp_path: Path) -> None:
         "eagle3: broken", "Traceback", "  ValueError: \x1b[31m",
     ]  # fmt: skip
     assert entries[0].at is not None
+
+
+def test_at_a_moment_of_the_past_the_log_ends_there(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r")
+
+    def line(at: float, text: str) -> str:
+        return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(at))},250 INFO eagle3: {text}\n"
+
+    run.log.write_text(line(NOW - 60, "first") + "  the rest of it\n" + line(NOW - 30, "second") + "more\n")
+
+    def texts(at: float) -> list[str]:
+        fold = RunFold(run.path, Past(at))
+        fold.poll()
+        page = page_before(fold, at, LOG, None, 10, INFO)
+        assert page_after(fold, at, LOG, 0, 10, INFO).entries == page.entries
+        return [entry.text for entry in page.entries]
+
+    assert texts(NOW - 90) == []
+    assert texts(NOW - 31) == ["eagle3: first", "  the rest of it"]
+    assert texts(NOW - 29) == ["eagle3: first", "  the rest of it", "eagle3: second", "more"]
+    run.log.write_text("no time\nat all\n")
+    assert texts(NOW - 90) == ["no time", "at all"]
 
 
 def test_an_unreadable_line_is_shown_as_one(tmp_path: Path) -> None:

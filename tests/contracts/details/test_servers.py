@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 from contracts.details.dataset import dataset_detail
-from contracts.details.servers import servers_detail
+from contracts.details.servers import ServersDetail, servers_detail
+from contracts.fold.run import RunFold
 from contracts.records import Failure, FailureClass, ServerReading, ServerSample, Severity
+from contracts.replay.past import Past
 from tests.support.records import NOW, event, failure, folded, make_run, response, write
 
 URL = "http://127.0.0.1:30000"
@@ -65,6 +67,28 @@ def test_a_dump_folder_that_is_not_there_is_said_to_tell_nothing(tmp_path: Path)
     assert detail.dump_trouble is not None
     assert str(tmp_path / "none") in detail.dump_trouble
     assert detail.servers[0].reading is None
+
+
+def test_at_a_moment_of_the_past_later_starts_of_the_plugin_are_not_there(tmp_path: Path) -> None:
+    dumps = tmp_path / "dumps"
+    about(dumps, "old", started_at=NOW - 100, layers=[9])
+    about(dumps, "new", started_at=NOW - 10)
+    extra = f'stages = ["generate", "extract"]\n[extract]\nlayers = [1, 2]\ndump_dir = "{dumps}"\n'
+    run = make_run(tmp_path / "r", extra=extra)
+
+    def at(moment: float) -> ServersDetail:
+        fold = RunFold(run.path, Past(moment))
+        fold.poll()
+        return servers_detail(fold, moment)
+
+    assert [each.instance for each in at(NOW - 50).servers[0].abouts] == ["old"]
+    assert at(NOW - 200).servers[0].abouts == ()
+    assert at(NOW - 5).servers[0].abouts[0].instance == "new"
+    assert at(NOW - 50).dump_trouble is None
+    about(dumps, "untimed", started_at=None, dp_rank=1)
+    then = at(NOW - 200)
+    assert [each.instance for each in then.servers[0].abouts] == ["untimed"]
+    assert then.dump_trouble == "1 of the plugin's files say no time: shown as they are now"
 
 
 def test_a_run_that_captures_nothing_looks_into_no_folder(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.fold.dataset import DatasetFold, ExtractTally
+from contracts.fold.counts import ExtractTally
+from contracts.fold.dataset import DatasetFold
 from contracts.fold.hidden import HiddenFold
 from contracts.records import CaptureCheck, DroppedSample, FailureClass, NextStep, encode_line
 from contracts.run_dir import DatasetDir
@@ -58,13 +59,6 @@ def test_a_dropped_sample_is_out_and_may_come_again() -> None:
     assert (fold.stored, fold.tokens, fold.duplicates, fold.odd) == ({b"b": 1, b"a": 0}, 16, 0, {})
 
 
-def test_rows_are_given_out_lowest_first() -> None:
-    assert (HiddenFold().next_row, HiddenFold().free_rows()) == (0, [])
-    fold = fold_of(*(stored(f"s{row}", row) for row in range(6)), drop("s1"), drop("s4"), drop("s5"))
-    assert (fold.next_row, fold.free_rows()) == (4, [1])
-    assert fold_of(stored("a", 3)).free_rows() == [0, 1, 2]
-
-
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=30))
 def test_records_in_any_order_leave_what_a_plain_account_leaves(steps: list[tuple[int, bool]]) -> None:
     """The account: one dict, rows allotted as a writer allots them."""
@@ -74,12 +68,13 @@ def test_records_in_any_order_leave_what_a_plain_account_leaves(steps: list[tupl
             fold.apply(drop(f"s{number}"), line, line)
             account.pop(f"s{number}".encode(), None)
             continue
-        row = min(fold.free_rows(), default=fold.next_row)
+        taken = {row for row, _ in account.values()}
+        row = next(row for row in range(7) if row not in taken)
         fold.apply(stored(f"s{number}", row, tokens=number), line, line)
         account.setdefault(f"s{number}".encode(), (row, number))
     assert fold.stored == {key: row for key, (row, _) in account.items()}
     assert fold.tokens == sum(tokens for _, tokens in account.values())
-    assert sorted([*fold.stored.values(), *fold.free_rows()]) == list(range(fold.next_row))
+    assert fold.rows == {row: key for key, row in fold.stored.items()}
     assert (fold.odd, len(fold.sizes), len(fold.rows)) == ({}, len(account), len(account))
 
 
@@ -118,9 +113,9 @@ def test_an_emptied_store_may_take_another_form() -> None:
 
 def test_a_row_that_two_had_stays_with_the_one_that_is_left() -> None:
     fold = fold_of(stored("a", 0), stored("b", 0), drop("a"))
-    assert (fold.next_row, fold.free_rows(), list(fold.odd)) == (1, [], [b"b"])
+    assert (fold.rows, list(fold.odd)) == ({0: b"b"}, [b"b"])
     fold.apply(drop("b"), 0, 4)
-    assert (fold.next_row, fold.odd) == (0, {})
+    assert (fold.rows, fold.odd) == ({}, {})
 
 
 def test_lines_that_are_no_records_are_located() -> None:
@@ -191,4 +186,4 @@ class TestDataset:
         assert "hidden_states.jsonl" in dataset.take_notes()[0]
         dataset.folder.hidden_states.unlink()
         dataset.poll()
-        assert (dataset.stored, dataset.hidden.next_row, dataset.hidden.history.is_empty) == (0, 0, True)
+        assert (dataset.stored, dataset.hidden.rows, dataset.hidden.history.is_empty) == (0, {}, True)

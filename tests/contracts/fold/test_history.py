@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,6 +73,43 @@ def test_a_sum_is_that_of_the_spans(times: list[int], start: float) -> None:
     history = filled([float(at) for at in times])
     expected = sum(bucket.responses for begin, _, bucket in history.spans() if begin >= start)
     assert history.since(start).responses == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.one_of(st.integers(0, 9_000), st.integers(0, 300), st.just(900_000)), max_size=60), max_size=8
+    ),
+    st.lists(st.floats(-100, 9_000), min_size=1, max_size=4),
+)
+def test_sums_that_were_asked_for_take_in_what_comes_later(batches: list[list[int]], starts: list[float]) -> None:
+    history = History()
+    for batch in batches:
+        for at in batch:
+            history.bucket(float(at)).tokens += 7
+        for start in starts:
+            expected = sum(bucket.tokens for begin, _, bucket in history.spans() if begin >= start)
+            assert history.since(start).tokens == expected
+
+
+def test_sums_that_were_asked_for_hold_when_buckets_become_coarse() -> None:
+    history = History()
+    for number in range(6000):
+        history.bucket(float(number)).tokens += 1
+        if number % 100 == 0:
+            expected = sum(bucket.tokens for begin, _, bucket in history.spans() if begin >= 120)
+            assert history.since(120).tokens == expected
+    assert history.coarse
+
+
+def test_sums_are_not_kept_in_a_checkpoint() -> None:
+    history = filled([100.0, 200.0])
+    before = msgspec.msgpack.encode(history)
+    assert history.since(0).responses == 2
+    assert msgspec.msgpack.encode(history) == before
+    again = msgspec.msgpack.decode(before, type=History)
+    again.bucket(150.0).responses += 1
+    assert again.since(0).responses == 3
 
 
 def test_the_newest_thing_is_known_to_the_width_of_its_bucket() -> None:

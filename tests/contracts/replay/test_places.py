@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,10 @@ def test_the_next_record_may_be_in_a_rotated_file(tmp_path: Path) -> None:
         (b'{"at": 1e300}', None),
         (b'{"at": null, "finished_at": "x"}', None),
         (b"[1, 2]", None),
+        (b"1970-01-02 00:00:01,250 INFO eagle3: said", 86_401.25 + time.timezone),
+        (b"1970-01-02 00:00:01 INFO eagle3: said", 86_401.0 + time.timezone),
+        (b"1970-13-02 00:00:01,250 INFO eagle3: said", None),
+        (b"12", None),
         (b"\xff\xfe", None),
         (b"", None),
     ],

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts.fold.lengths import Lengths
 from contracts.records import CaptureCheck
 from daemon.capture.budget import DumpBudget, LengthEstimate, dump_bytes, free_budget, measure
 from daemon.capture.dump import Dump
@@ -105,6 +106,21 @@ def test_before_any_answer_the_longest_is_expected() -> None:
     lengths.add(300)
     assert lengths.tokens == 200 + 2 * 100
     assert (lengths.count, lengths.mean) == (2, 200.0)
+
+
+@given(st.lists(st.lists(st.integers(0, 100_000), max_size=30), max_size=3), st.lists(st.integers(0, 100_000)))
+def test_what_earlier_sessions_saw_counts(before: list[list[int]], now: list[int]) -> None:
+    """After a start, too, room is reserved for answers as they are, and not for the longest that there can be."""
+    folds = [Lengths() for _ in before]
+    for fold, seen in zip(folds, before, strict=True):
+        fold.add(seen)
+    lengths, alike = LengthEstimate(50_000, folds), LengthEstimate(50_000)
+    for tokens in now:
+        lengths.add(tokens)
+    for tokens in [each for seen in before for each in seen] + now:
+        alike.add(tokens)
+    assert lengths.count == alike.count
+    assert lengths.tokens == pytest.approx(alike.tokens, rel=1 / 8, abs=1.001)
 
 
 @given(st.lists(st.integers(0, 100_000), min_size=1, max_size=50))

@@ -17,8 +17,8 @@ def test_case_54_said_before_the_start() -> None:
     assert report.needed_bytes == 655_360_000_000
     assert not report.fits
     assert report.text == (
-        "about 655 GB (610 GiB) needed for 10,000 samples of 2,000 tokens (assumed), 200 GB (186 GiB) free: "
-        "455 GB (424 GiB) too little"
+        "about 655 GB (610 GiB) needed for 10,000 samples of 2,000 tokens (assumed), 200 GB (186 GiB) free beyond "
+        "the reserve: 455 GB (424 GiB) too little"
     )
 
 
@@ -26,7 +26,8 @@ def test_case_54_corrected_as_lengths_come_in() -> None:
     report = _report(9_900, 500, 100, 200 * GB)
     assert report.fits
     assert report.text == (
-        "about 162 GB (151 GiB) needed for 9,900 samples of 500 tokens (mean of 100), 200 GB (186 GiB) free"
+        "about 162 GB (151 GiB) needed for 9,900 samples of 500 tokens (mean of 100), 200 GB (186 GiB) free beyond "
+        "the reserve"
     )
 
 
@@ -38,4 +39,4 @@ def test_it_fits_to_the_last_byte() -> None:
 
 def test_small_stores_keep_their_digits() -> None:
     assert "about 0.33 GB (0.31 GiB) needed for 10 samples" in _report(10, 1000, 0, 9 * GB).text
-    assert "about 0.00 GB (0.00 GiB) needed for 0 samples" in _report(0, 1000, 0, 9 * GB).text
+    assert "about 0 B needed for 0 samples" in _report(0, 1000, 0, 9 * GB).text

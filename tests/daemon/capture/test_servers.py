@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from daemon.capture.forms import Asked, form_of
-from daemon.capture.servers import alive, norm_weight, objection, probe_fault, read_abouts
+from daemon.capture.servers import Probed, alive, norm_weight, objection, probe_fault, read_abouts
 from daemon.sglang_plugin.eagle3_sglang.dump_format import About, DumpFormatError, dump_path, error_path
 from daemon.sglang_plugin.eagle3_sglang.instance_files import write_instance
 from tests.daemon.capture.dumps import (
@@ -91,9 +91,9 @@ def test_the_final_norm(tmp_path: Path) -> None:
     about = make_about()
     weight = np.linspace(0.5, 2, FORM.hidden_size, dtype="<f4")
     (tmp_path / about.norm_file_name).write_bytes(weight.tobytes())
-    read, eps = norm_weight(tmp_path, about)
-    assert (read == weight).all()
-    assert (str(read.dtype), eps) == ("float32", 1e-5)
+    norm = norm_weight(tmp_path, about)
+    assert (norm.weight == weight).all()
+    assert (str(norm.weight.dtype), norm.eps) == ("float32", 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,12 @@ async def test_a_probe_whose_dump_is_right(tmp_path: Path) -> None:
     about = make_about()
     write_about(tmp_path, about)
     write_dump(tmp_path, PROBE, list(IDS))
-    assert await probe_fault(tmp_path, PROBE, IDS, 0.0) == (about, make_header(PROBE))
+    found = await probe_fault(tmp_path, PROBE, IDS, 0.0)
+    assert isinstance(found, Probed)
+    assert (found.about, found.header) == (about, make_header(PROBE))
+    expected = make_rows(list(IDS))
+    assert (found.rows.last == expected[:, -1]).all()
+    assert (found.rows.least_square, found.rows.dtype, found.rows.norm) == (4.0, FORM.dtype, FORM.norm)
     assert not dump_path(tmp_path, PROBE).exists()
 
 

@@ -17,6 +17,7 @@ from contracts.run_dir import RunDir
 from contracts.sample_id import sample_key
 from daemon.capture.fault import CaptureFault
 from daemon.capture.order import TakeOrder
+from daemon.extract.adopting import LeftDumps
 from daemon.extract.entry import ExtractEntry
 from daemon.extract.fitting import Fitting, SampleLimits
 from daemon.extract.orders import Orders
@@ -140,7 +141,7 @@ class Extracting:
         self.vocab_size = vocab_size
         self._rows = 0
 
-    def make(self, *, while_generating: bool = True) -> ExtractQueue:
+    def make(self, *, while_generating: bool = True, left: LeftDumps | None = None) -> ExtractQueue:
         """Return a queue as a session's start makes it."""
         self.fold.poll()
         index = PromptIndex.build(self.folder.prompts, LIMITS)
@@ -150,7 +151,7 @@ class Extracting:
         journals: Any = self.journals
         events: Any = self.events
         settling = Settling(journals, events, Clock(), self.rechecked.append)
-        return ExtractQueue(
+        queue = ExtractQueue(
             self.fold,
             index,
             places,
@@ -162,6 +163,9 @@ class Extracting:
             journals,
             while_generating=while_generating,
         )
+        while queue.fill(left):
+            pass
+        return queue
 
     def answer(self, *responses: Response | dict[str, Any] | bytes) -> None:
         """Append to the response file."""
@@ -213,8 +217,13 @@ def drop(queue: ExtractQueue, attempt: Any) -> None:
     queue.fruitless(attempt)
 
 
+def entries(queue: ExtractQueue) -> dict[bytes, ExtractEntry]:
+    """What waits and was never tried in this session."""
+    return {entry.key: entry for entry in (*queue._fresh, *queue._suspects)}
+
+
 def waiting(queue: ExtractQueue) -> list[Any]:
-    return [entry.sample_id for entry in queue.waiting_entries().values()]
+    return [entry.sample_id for entry in entries(queue).values()]
 
 
 def key(sample_id: str | int) -> bytes:

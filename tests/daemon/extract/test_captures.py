@@ -12,6 +12,7 @@ import pytest
 from contracts.clock import Clock
 from contracts.records import CaptureCheck, StoredSample
 from contracts.run_config import parse_run_config
+from daemon.capture.budget import LengthEstimate
 from daemon.capture.fault import CaptureFault
 from daemon.capture.order import TakeOrder
 from daemon.capture.row_numbers import RowNumbers
@@ -49,7 +50,7 @@ class Capturing:
         journals: Any = Journals()
         self.condition = Condition(events)
         self.rids = RequestIds(path, "5e55")
-        self.captures = Captures(config, rows, self.rids, journals, Clock(), events, self.condition)
+        self.captures = Captures(config, rows, self.rids, journals, Clock(), events, self.condition, LengthEstimate(64))
         self.captures.open_folder()
         (path / "store").mkdir()
         self.layout = MemoryLayout(path / "store")

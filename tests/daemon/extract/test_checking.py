@@ -26,7 +26,7 @@ def checked(path: Path, *, known: bool = True, **extract: Any) -> CheckedExtract
     fold = RunFold(run)
     fold.poll()
     found = CheckedExtraction(RunDir(run), load_run_config(run / "run.toml"), fold)
-    found.totals = {"B1": PromptTotals(1, 3, 0)}
+    found.totals = {"B1": PromptTotals(1, 3, 0, 0)}
     if known:
         servers: Any = found._servers
         servers.form = FORM
@@ -39,8 +39,8 @@ def levels(found: CheckedExtraction) -> list[str]:
 
 def test_all_well(tmp_path: Path) -> None:
     budget, store = checked(tmp_path).findings()
-    assert budget.level == "ok" and "0.01 GB for dumps" in budget.what and "layers 1, 3, 4" in budget.what
-    assert store.level == "ok" and "needed for 1 samples" in store.what
+    assert budget.level == "ok" and "10.0 MB for dumps" in budget.what and "layers 1, 3, 4" in budget.what
+    assert store.level == "ok" and "needed for 1 sample of" in store.what
     assert (tmp_path / "dumps").is_dir()
 
 
@@ -67,9 +67,9 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 def test_a_disk_too_small_for_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = checked(tmp_path)
-    found.totals = {"B1": PromptTotals(0, 0, 10**12)}
+    found.totals = {"B1": PromptTotals(0, 0, 1, 10**12)}
     assert levels(found) == ["ok", "error"]
-    found.totals = {"B1": PromptTotals(10**11, 10**11, 0)}
+    found.totals = {"B1": PromptTotals(10**11, 10**11, 0, 0)}
     assert levels(found) == ["ok", "warning"], "answers may be shorter than assumed"
 
 

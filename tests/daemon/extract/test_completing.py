@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,27 @@ async def test_gaps_are_closed(tmp_path: Path) -> None:
     assert run.is_described("B1")
     files = sorted(path.name for path in (run.run.store("B1") / "hidden_states").iterdir())
     assert files == ["hs_0.safetensors", "hs_1.safetensors", "hs_2.safetensors"]
+
+
+async def test_gaps_are_not_closed_over_what_nobody_knows(tmp_path: Path) -> None:
+    run = Run(tmp_path, "speculators", datasets=("B1",))
+    for row in (0, 2):
+        run.add("B1", row, seed=row)
+    run.stores["B1"] = replace(run.stores["B1"], reserved=(1,))
+    unknown = run.run.store("B1") / "hidden_states" / "hs_1.safetensors"
+    unknown.write_bytes(b"somebody's")
+    assert await run.complete() == [INCOMPLETE]
+    assert "it is in the way: eagle3 verify" in run.events.said[-1][2]
+    assert unknown.read_bytes() == b"somebody's"
+
+
+async def test_only_what_the_index_gave_up_goes_at_the_end(tmp_path: Path) -> None:
+    run = Run(tmp_path, "specforge", datasets=("B1",))
+    run.add("B1", 0, seed=0)
+    unknown = run.run.store("B1") / "rows_0-2000" / "data_7.ckpt"
+    unknown.write_bytes(b"somebody's")
+    assert await run.complete() == [COMPLETED]
+    assert unknown.exists()
 
 
 async def test_a_store_that_grew_since_is_not_complete(tmp_path: Path) -> None:

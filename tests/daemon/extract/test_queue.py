@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from contracts.records import CaptureCheck, Failure, FailureClass, NextStep, Requeue, Stage, encode_line
+from daemon.extract.adopting import LeftDumps
 from daemon.extract.fitting import SampleLimits
 from daemon.extract.orders import SampleMovedError
 from daemon.extract.queue import ExtractQueue
-from tests.daemon.extract.support import Extracting, drop, land, prompt, response, send, waiting
+from tests.daemon.extract.support import Extracting, drop, entries, land, prompt, response, send, waiting
 from tests.support.runs import until
 from tests.support.stored import failed_capture, stored
 
@@ -39,7 +40,7 @@ def test_what_waits_at_a_start(tmp_path: Path) -> None:
     extracting.answer(response("a", [4, 5]), response("stranger", [4, 5]), response("m", [4, 5]))
     queue = extracting.make()
     assert waiting(queue) == ["m", "a"]
-    assert [entry.tokens for entry in queue.waiting_entries().values()] == [3, 4]
+    assert [entry.tokens for entry in entries(queue).values()] == [3, 4]
     assert not queue.exhausted and not extracting.folder.failures.exists()
 
 
@@ -57,17 +58,17 @@ def test_from_answer_to_store(tmp_path: Path) -> None:
     assert queue.busy, "its record is not read yet"
     queue.refresh()
     assert queue.exhausted and extracting.captures.open == {}
-    assert queue._entries == {} and queue._sent == set() and queue._orders == {}
+    assert queue._wanted.entries == {} and queue._sent == set() and queue._orders == {}
 
 
 def test_rows_come_with_the_answer(tmp_path: Path) -> None:
     extracting, queue = made(tmp_path)
     entry = queue.index.entries[0]
-    rid = queue.begin(entry)
+    rid = queue.answers.begin(entry)
     assert rid is not None
     answer = response("a", [4, 5, 6], rid)
     extracting.answer(answer)
-    queue.answered(entry, answer)
+    queue.answers.answered(entry, answer)
     queue.refresh()
     assert waiting(queue) == ["m"], "a is being taken: no second pass"
     (order, settle) = extracting.captures.takes[0]
@@ -81,10 +82,10 @@ def test_rows_come_with_the_answer(tmp_path: Path) -> None:
 def test_a_capture_that_failed_is_made_afterwards(read_back_first: bool, tmp_path: Path) -> None:
     extracting, queue = made(tmp_path)
     entry = queue.index.entries[0]
-    rid = queue.begin(entry)
+    rid = queue.answers.begin(entry)
     answer = response("a", [4, 5, 6], rid)
     extracting.answer(answer)
-    queue.answered(entry, answer)
+    queue.answers.answered(entry, answer)
     if read_back_first:
         queue.refresh()
     extracting.captures.fail()
@@ -99,11 +100,11 @@ def test_a_capture_that_failed_is_made_afterwards(read_back_first: bool, tmp_pat
 def test_a_capture_given_up_for_room_costs_no_attempt(tmp_path: Path) -> None:
     extracting, queue = made(tmp_path)
     entry = queue.index.entries[0]
-    rid = queue.begin(entry)
+    rid = queue.answers.begin(entry)
     assert rid is not None
     extracting.captures.close(rid)
     answer = response("a", [4, 5, 6], rid)
-    queue.answered(entry, answer)
+    queue.answers.answered(entry, answer)
     extracting.answer(answer)
     queue.refresh()
     (failure,) = extracting.failures()
@@ -114,7 +115,7 @@ def test_a_capture_given_up_for_room_costs_no_attempt(tmp_path: Path) -> None:
 def test_an_answer_without_capture_is_no_failure(tmp_path: Path) -> None:
     extracting, queue = made(tmp_path)
     answer = response("a", [4, 5], "e3g.x")
-    queue.answered(queue.index.entries[0], answer)
+    queue.answers.answered(queue.index.entries[0], answer)
     assert not extracting.folder.failures.exists() and extracting.captures.takes == []
 
 
@@ -122,11 +123,11 @@ def test_the_rows_of_a_second_answer_are_not_wanted(tmp_path: Path) -> None:
     """Somebody appended a response while ours was made: the first one in the file counts, and is what is stored."""
     extracting, queue = made(tmp_path)
     entry = queue.index.entries[0]
-    rid = queue.begin(entry)
+    rid = queue.answers.begin(entry)
     assert rid is not None
     extracting.answer(response("a", [7, 8]))
     queue.refresh()
-    queue.answered(entry, response("a", [4, 5, 6], rid))
+    queue.answers.answered(entry, response("a", [4, 5, 6], rid))
     assert extracting.captures.takes == [] and not extracting.captures.is_open(rid)
     assert sorted(waiting(queue)) == ["a", "m"]
 
@@ -145,10 +146,10 @@ def test_what_is_refused_is_recorded_once_and_settled(
 ) -> None:
     extracting, queue = made(tmp_path, limits=SampleLimits(10, False, None))
     entry = queue.index.entries[0]
-    rid = queue.begin(entry) if captured else "e3g.x"
+    rid = queue.answers.begin(entry) if captured else "e3g.x"
     assert rid is not None
     answer = response("a", ids, rid)
-    queue.answered(entry, answer)
+    queue.answers.answered(entry, answer)
     extracting.answer(answer)
     queue.refresh()
     assert extracting.captures.open == {} and waiting(queue) == ["m"]
@@ -174,12 +175,12 @@ def test_a_refused_sample_that_fits_now_is_taken(tmp_path: Path) -> None:
 def test_ids_that_cannot_be_read_are_a_failure_and_no_crash(tmp_path: Path) -> None:
     extracting, queue = made(tmp_path)
     entry = queue.index.entries[0]
-    rid = queue.begin(entry)
+    rid = queue.answers.begin(entry)
     assert rid is not None
     line = encode_line(response("a", [4, 5, 6], rid)).replace(b"[4,5,6]", b"[4,5.5,6]")
     answer = response("a", [4, 5, 6], rid)
     answer.output_ids = msgspec.Raw(b"[4,5.5,6]")
-    queue.answered(entry, answer)
+    queue.answers.answered(entry, answer)
     assert extracting.captures.takes == [] and extracting.captures.open == {} and not queue.busy
     extracting.answer(line)
     queue.refresh()
@@ -198,7 +199,7 @@ def test_what_is_refused_for_days_keeps_nothing_in_memory(tmp_path: Path) -> Non
     attempt = send(queue)
     assert attempt is not None and queue.job(attempt) is None  # type: ignore[arg-type]
     drop(queue, attempt)
-    (fault,) = queue._refused.values()
+    (fault,) = queue._wanted._refused.values()
     assert fault.check is CaptureCheck.NO_IDS and fault.__traceback__ is None, "its frames hold ids and masks"
 
 
@@ -216,10 +217,10 @@ def test_an_answer_to_another_prompt_of_that_name_is_refused(tmp_path: Path) -> 
 def test_prompts_that_cannot_be_read_any_more_leave_no_capture_open(tmp_path: Path) -> None:
     extracting, queue = made(tmp_path)
     entry = queue.index.entries[0]
-    rid = queue.begin(entry)
+    rid = queue.answers.begin(entry)
     assert rid is not None
     extracting.folder.prompts.write_text("")
-    queue.answered(entry, response("a", [4, 5, 6], rid))
+    queue.answers.answered(entry, response("a", [4, 5, 6], rid))
     assert extracting.captures.open == {} and not queue.busy
 
 
@@ -300,29 +301,10 @@ def test_a_systematic_fault_stops_the_stage_and_asks_for_its_server(tmp_path: Pa
     assert len(extracting.rechecked) == 3
     assert [failure["next"] for failure in extracting.failures()] == ["retry", "retry", "stopped"]
     assert send(queue) is None and not queue.exhausted
-    assert queue.begin(queue.index.entries[0]) is None, "and no answer is captured"
+    assert queue.answers.begin(queue.index.entries[0]) is None, "and no answer is captured"
     assert extracting.make().halted
     queue.requeue(Requeue(at=9.0))
     assert send(queue) is not None
-
-
-def test_rows_that_were_left_are_taken_and_else_made_anew(tmp_path: Path) -> None:
-    extracting, queue = made(tmp_path)
-    (entry,) = queue.waiting_entries().values()
-    assert queue.adopt(entry, "e3.old", generated=False)
-    queue.remove_waiting({entry.key})
-    assert queue.busy and waiting(queue) == [] and not queue.exhausted
-    extracting.captures.fail(CaptureCheck.POSITIONS)
-    assert waiting(queue) == ["m"], "that they were no good is nobody's failure"
-    assert not extracting.folder.failures.exists()
-
-
-def test_a_sample_that_cannot_be_read_is_not_adopted(tmp_path: Path) -> None:
-    extracting = Extracting(tmp_path, [prompt("m", loss_mask=[0, 0, 0])])
-    queue = extracting.make()
-    (entry,) = queue.waiting_entries().values()
-    assert not queue.adopt(entry, "e3.old", generated=False)
-    assert waiting(queue) == ["m"] and not queue.busy and extracting.captures.open == {}
 
 
 def test_a_pass_waits_for_room(tmp_path: Path) -> None:
@@ -337,10 +319,10 @@ def test_a_pass_waits_for_room(tmp_path: Path) -> None:
 def test_a_cut_to_what_a_server_takes_holds_for_passes_alone(tmp_path: Path) -> None:
     extracting, queue = made(tmp_path, limits=SampleLimits(None, True, 5))
     entry = queue.index.entries[0]
-    rid = queue.begin(entry)
+    rid = queue.answers.begin(entry)
     assert rid is not None
     answer = response("a", [4, 5, 6, 7], rid)
-    queue.answered(entry, answer)
+    queue.answers.answered(entry, answer)
     extracting.answer(answer)
     queue.refresh()
     order = extracting.captures.fail()
@@ -353,10 +335,10 @@ def test_a_cut_to_what_a_server_takes_holds_for_passes_alone(tmp_path: Path) -> 
 def test_what_only_its_answer_could_bring_is_refused_when_that_failed(tmp_path: Path) -> None:
     extracting, queue = made(tmp_path, limits=SampleLimits(None, False, 5))
     entry = queue.index.entries[0]
-    rid = queue.begin(entry)
+    rid = queue.answers.begin(entry)
     assert rid is not None
     answer = response("a", [4, 5, 6, 7], rid)
-    queue.answered(entry, answer)
+    queue.answers.answered(entry, answer)
     extracting.answer(answer)
     queue.refresh()
     assert not extracting.folder.failures.exists(), "its rows are just being taken"
@@ -376,7 +358,7 @@ class TestAnotherResponseFile:
         extracting.replace_responses(response("b", [4, 5, 6]))
         queue.refresh()
         assert sorted(waiting(queue)) == ["b", "m"]
-        assert queue.waiting_entries()[b"b"].tokens == 5
+        assert entries(queue)[b"b"].tokens == 5
 
     def test_what_waits_for_another_try_is_found_there(self, tmp_path: Path) -> None:
         extracting, queue = made(tmp_path)
@@ -447,6 +429,40 @@ class TestAnotherResponseFile:
         drop(queue, attempt)
         assert sorted(waiting(queue)) == ["a", "b"]
 
+    def test_what_is_given_up_stays_so(self, tmp_path: Path) -> None:
+        """Also what was given up in an earlier session, and for another reason than three failed checks."""
+        extracting = Extracting(tmp_path, PROMPTS[:2])
+        extracting.answer(response("a", [4, 5]), response("b", [4, 5]))
+        poison = failed_capture("a", error=FailureClass.POISON, check=None, attempt=1, next=NextStep.QUARANTINED)
+        extracting.journals.append(extracting.folder.failures, encode_line(poison))
+        queue = extracting.make()
+        attempt = send(queue)
+        assert attempt is not None and attempt.entry.sample_id == "b"
+        extracting.replace_responses(response("b", [7, 8]), response("a", [7, 8]))
+        queue.refresh()
+        queue.quarantine(attempt.entry, FailureClass.REJECTED)
+        drop(queue, attempt)
+        assert send(queue) is None and queue.exhausted
+        assert queue.requeue(Requeue(at=9.0, sample_id="a")) == 1
+        assert waiting(queue) == ["a"] and entries(queue)[b"a"].tokens == 4
+        assert queue.requeue(Requeue(at=9.0, error=FailureClass.REJECTED)) == 1
+        assert sorted(waiting(queue)) == ["a", "b"]
+
+    def test_a_wish_for_what_is_not_in_the_file_any_more(self, tmp_path: Path) -> None:
+        extracting = Extracting(tmp_path, PROMPTS[:2])
+        extracting.answer(response("a", [4, 5]))
+        queue = extracting.make()
+        fail_all(extracting, queue, 3)
+        extracting.replace_responses(response("b", [7, 8]))
+        queue.refresh()
+        wish = Requeue(at=9.0)
+        extracting.journals.append(extracting.folder.failures, encode_line(wish))
+        queue.requeue(wish)
+        assert waiting(queue) == ["b"], "nothing is known of a"
+        extracting.answer(response("a", [4, 5]))
+        queue.refresh()
+        assert sorted(waiting(queue)) == ["a", "b"], "and it has all its attempts again"
+
     def test_a_deleted_one_leaves_what_needs_no_response(self, tmp_path: Path) -> None:
         extracting, queue = made(tmp_path)
         extracting.answer(response("a", [4, 5]))
@@ -456,8 +472,28 @@ class TestAnotherResponseFile:
         assert waiting(queue) == ["m"]
 
 
+def test_a_start_looks_at_a_few_samples_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heartbeat, commands and answers wait for each of its steps."""
+    monkeypatch.setattr("daemon.extract.wanted.SAMPLES_AT_A_TIME", 3)
+    numbers = range(10)
+    extracting = Extracting(tmp_path, [prompt(f"p{number}") for number in numbers] + PROMPTS[2:])
+    extracting.answer(*(response(f"p{number}", [4, 5]) for number in numbers))
+    seen: list[int] = []
+    fill = ExtractQueue.fill
+
+    def watched(queue: ExtractQueue, left: LeftDumps | None = None) -> bool:
+        assert not queue.exhausted
+        more = fill(queue, left)
+        seen.append(queue.waiting)
+        return more
+
+    monkeypatch.setattr(ExtractQueue, "fill", watched)
+    queue = extracting.make()
+    assert seen == [3, 6, 9, 11] and not queue.exhausted and queue.weight == 11
+
+
 async def test_a_large_file_is_read_between_other_things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daemon.extract.queue.READ_BYTES", 1 << 16)
+    monkeypatch.setattr("daemon.extract.wanted.READ_BYTES", 1 << 16)
     number = 400
     extracting = Extracting(tmp_path, [prompt(f"p{index}") for index in range(number)])
     queue = extracting.make()
@@ -473,7 +509,7 @@ async def test_a_large_file_is_read_between_other_things(tmp_path: Path, monkeyp
 
 
 async def test_a_file_that_cannot_be_read_is_read_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daemon.extract.queue.READ_AGAIN_S", 0.001)
+    monkeypatch.setattr("daemon.extract.wanted.READ_AGAIN_S", 0.001)
     extracting = Extracting(tmp_path, PROMPTS[:2])
     queue = extracting.make()
     extracting.folder.responses.unlink()

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from contracts.fold.dataset import DatasetFold
+from contracts.run_config import Extract
 from contracts.run_dir import RunDir
-from daemon.extract.stores import open_store
+from daemon.extract.stores import TOLD, open_store
+from daemon.store.index import read_index
 from daemon.store.layout import StoreError
 from tests.daemon.extract.support import Journals
 from tests.support.stored_run import make_stored_run
@@ -19,7 +21,8 @@ def opened(path: Path):  # type: ignore[no-untyped-def]
     run = RunDir(path)
     fold = DatasetFold(run.dataset("B1"))
     fold.poll()
-    return open_store(run, fold, "specforge", 5.0, Journals().append)
+    extract = Extract(layers=[1, 4, 6], layout="specforge")
+    return open_store(run, fold, extract, 5.0, Journals().append)
 
 
 def test_a_new_one(tmp_path: Path) -> None:
@@ -76,3 +79,33 @@ def test_a_response_file_that_is_gone_costs_no_store(tmp_path: Path, monkeypatch
     (said,) = opened(tmp_path).said
     assert "was it replaced?" in said
     assert run.dataset("B1").hidden_states.read_bytes() == before
+
+
+def test_lines_that_the_index_lost_are_recorded_again(tmp_path: Path) -> None:
+    run = RunDir(make_stored_run(tmp_path, "specforge", 30))
+    index = run.dataset("B1").hidden_states
+    lines = index.read_bytes().splitlines(keepends=True)
+    index.write_bytes(lines[0])
+    found = opened(tmp_path)
+    assert len(read_index(index).records) == 30
+    assert len(found.said) == TOLD + 1, "not an event for each of 100,000"
+    assert "is recorded again" in found.said[0]
+    assert found.said[-1] == "and 9 more sentences like the last one"
+    assert found.store.numbers.take() == 30
+    assert opened(tmp_path).said == []
+
+
+def test_what_nobody_knows_is_left_and_never_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.store.unrecorded.MOST_LEFT", 1)
+    run = RunDir(make_stored_run(tmp_path, "specforge", 4))
+    dataset = run.dataset("B1")
+    lines = dataset.hidden_states.read_bytes().splitlines(keepends=True)
+    dataset.hidden_states.write_bytes(lines[0])
+    dataset.responses.write_bytes(dataset.responses.read_bytes().splitlines(keepends=True)[0])
+    found = opened(tmp_path)
+    again, remark = found.said
+    assert "sample 's3' is recorded again" in again  # pre-tokenized: it needs no response
+    assert "2 files and documents that the index does not know" in remark and "verify" in remark
+    assert found.store.reserved == (1, 2)
+    assert found.store.numbers.take() == 4
+    assert sorted(path.name for path in run.store("B1").rglob("*.ckpt")) == [f"data_{row}.ckpt" for row in range(4)]

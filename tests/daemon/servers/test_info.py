@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.servers.info import ServerControl, ServerUnreachable, proxy_note
+from daemon.servers.info import Health, ServerControl, ServerUnreachable, proxy_note
 from daemon.servers.metrics import read_metrics
 from tests.daemon.servers.scripted_server import (
     CAPTURES,
@@ -264,3 +264,12 @@ def test_each_call_has_its_own_connection() -> None:
     with serving({"/model_info": NOT_FOUND}) as server:
         ServerControl(server.url).model_info()
         assert server.headers[-1]["Connection"] == "close"
+
+
+@pytest.mark.parametrize(("answer", "status"), [(Answer(), 200), (Answer(status=503), 503), (NOT_FOUND, 404)])
+def test_health(answer: Answer, status: int) -> None:
+    with serving({"/health": answer}) as server:
+        control = ServerControl(server.url)
+        health = control.health()
+    assert isinstance(health, Health) and health.status == status
+    assert control.problems == [] and control.missing == frozenset(), "it is no reading that the screen misses"

@@ -67,7 +67,7 @@ async def test_the_least_busy_usable_server_is_picked(server: ScriptedSglang, tm
         assert pool.pick() is pool.slots[1]
         pool.slots[1].outstanding = 4
         assert pool.pick() is pool.slots[0]
-        assert pool.outstanding(pool.slots[1].url) == 4
+        assert pool.standing(pool.slots[1].url).outstanding == 4
         assert pool.slots[2].state == "down"
 
 
@@ -142,6 +142,79 @@ async def test_a_server_that_fails_at_everything_is_taken_out_and_comes_back(
         server.probe = well
         await until(lambda: slot.state == "ok")
     assert opened.news == [("untried", "ok"), ("ok", "unready"), ("unready", "ok")]
+
+
+async def test_a_server_that_starts_gets_nothing_before_its_warm_up_is_over(
+    server: ScriptedSglang, tmp_path: Path
+) -> None:
+    """Work that fills its queue first would have its own warm-up refused, and that ends it."""
+    server.health = 503
+    opened = Opened(config_for(tmp_path, server.url))
+    async with opened as pool:
+        slot = pool.slots[0]
+        await until(lambda: server.health_checks >= 3)
+        assert slot.state == "starting" and "503" in str(slot.reason) and server.probes == 0
+        assert pool.pick() is None
+        assert pool.standing(slot.url).held == ("starting", slot.reason)
+        server.health = 200
+        await until(lambda: slot.state == "ok")
+        assert server.probes == 1 and pool.standing(slot.url).held is None
+    assert opened.news == [("untried", "starting"), ("starting", "ok")]
+
+
+async def test_health_is_asked_once_in_each_life(server: ScriptedSglang, tmp_path: Path) -> None:
+    """A busy one may say 503 in a long prefill: then its answers decide."""
+    opened = Opened(config_for(tmp_path, server.url))
+    async with opened as pool:
+        slot = pool.slots[0]
+        await until(lambda: slot.state == "ok")
+        assert server.health_checks == 1
+        server.health = 503
+        assert await pool.is_sick(slot) is False
+        pool.recheck(slot.url)
+        await until(lambda: server.probes == 3)
+        assert (slot.state, server.health_checks) == ("ok", 1)
+        await server.close()
+        assert await pool.died(slot, 0, refused=True) is True
+        await server.start()
+        await until(lambda: slot.state == "starting")
+        server.health = 200
+        await until(lambda: slot.state == "ok")
+    assert opened.news == [("untried", "ok"), ("ok", "down"), ("down", "starting"), ("starting", "ok")]
+
+
+async def test_a_server_that_computes_otherwise_than_another_is_noted(server: ScriptedSglang, tmp_path: Path) -> None:
+    async with ScriptedSglang() as other:
+        server.server_info = {"dtype": "bfloat16", "quantization": "fp8"}
+        other.server_info = {"dtype": "bfloat16"}
+        async with Opened(config_for(tmp_path, server.url, other.url)) as pool:
+            await until(lambda: len(pool.probes) == 2)
+            again = await pool.probe(pool.slots[0])
+    assert "quantization fp8" in again.notes[-1] and other.url in again.notes[-1]
+
+
+def test_how_long_a_server_has_been_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("daemon.servers.pool.time.monotonic", lambda: now)
+    pool = Opened(config_for(tmp_path, "http://h:1")).pool
+    slot = pool.slots[0]
+
+    def standing() -> tuple[int, float | None, float | None]:
+        found = pool.standing("http://h:1")
+        return found.outstanding, found.last_answer_s, found.silent_s
+
+    assert standing() == (0, None, None)
+    slot.opened(990.0)
+    slot.opened(995.0)
+    assert standing() == (2, None, 10.0)
+    slot.answered(997.0)
+    slot.outstanding -= 1
+    assert standing() == (1, 3.0, 3.0)
+    slot.outstanding -= 1
+    now = 2000.0
+    assert standing() == (0, 1003.0, None)
+    slot.opened(1999.0)
+    assert standing() == (1, 1003.0, 1.0), "it had nothing to answer before"
 
 
 async def test_an_objection_refuses_until_it_is_gone_and_is_told_once(server: ScriptedSglang, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from daemon.servers.client import SglangClient
-from daemon.servers.info import ServerControl
-from daemon.servers.probe import DOWN, OK, REFUSED, UNREADY, Probe, probe_server
+from daemon.servers.info import Health, ServerControl, ServerUnreachable
+from daemon.servers.probe import DOWN, OK, REFUSED, STARTING, UNREADY, Probe, probe_server
 from tests.daemon.servers.scripted_server import closed_port
 from tests.support.scripted_sglang import Request, ScriptedSglang
 
@@ -22,12 +22,19 @@ async def server() -> AsyncIterator[ScriptedSglang]:
         yield server
 
 
-async def probed(url: str, sampling: dict[str, Any] | None = None, timeout_s: float = 5.0) -> Probe:
+async def probed(
+    url: str, sampling: dict[str, Any] | None = None, timeout_s: float = 5.0, *, ask_health: bool = False
+) -> Probe:
     client = SglangClient(url, None, 2.0)
     await client.open()
     try:
         return await probe_server(
-            ServerControl(url, timeout_s=0.3), client, sampling or {}, "e3g.t.probe.s.0", timeout_s
+            ServerControl(url, timeout_s=0.3),
+            client,
+            sampling or {},
+            "e3g.t.probe.s.0",
+            timeout_s,
+            ask_health=ask_health,
         )
     finally:
         await client.close()
@@ -185,3 +192,31 @@ async def test_a_config_that_tells_nothing(config: str, server: ScriptedSglang, 
     server.model_info = {"model_path": str(tmp_path), "is_generation": True}
     probe = await probed(server.url)
     assert (probe.state, probe.context_length, probe.vocab_size) == (OK, None, None)
+
+
+@pytest.mark.parametrize(
+    ("health", "state", "words"),
+    [
+        (Health(200, 1.0), OK, ""),
+        (Health(404, 0.0), OK, ""),
+        (Health(503, 0.01), STARTING, "has not finished its warm-up"),
+        (Health(503, 20.0), UNREADY, "503 after 20 s"),
+        (None, OK, ""),
+    ],
+)
+async def test_what_health_says_of_a_server_that_is_new(
+    health: Health | None, state: str, words: str, server: ScriptedSglang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ServerControl, "health", lambda control: health)
+    found = await probed(server.url, ask_health=True)
+    assert (found.state, found.healthy, server.probes) == (state, state == OK, int(state == OK))
+    assert words in str(found.refusal)
+
+
+async def test_a_server_that_never_says_how_it_is(server: ScriptedSglang, monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(control: ServerControl) -> Health:
+        raise ServerUnreachable(control.url, "no answer within 30 s", timed_out=True)
+
+    monkeypatch.setattr(ServerControl, "health", silent)
+    assert (await probed(server.url, ask_health=True)).state == UNREADY
+    assert (await probed(server.url)).state == OK

@@ -3,18 +3,24 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from contracts.records import Stage
-from daemon.request_ids import is_probe, run_tag
+from contracts.records import FailureClass, Requeue, Stage
+from daemon.extract.completing import Completing
+from daemon.request_ids import is_probe
+from daemon.run_tag import run_tag
+from daemon.store.sample import Sample
 from daemon.store.shards import Shards
+from daemon.store.speculators_ import SpeculatorsLayout
 from tests.support.extracting import (
     SHORT,
     check_stored,
     dumping,
     extract,
     in_memory,
+    indexed,
     left_in,
     pretokenized,
     prompts,
@@ -191,4 +197,41 @@ async def test_a_fault_of_our_own_gives_one_sample_up_and_the_run_goes_on(
     assert all("a fault of our own" in each["message"] and "daemon.log" in each["message"] for each in found)
     assert events(run, "daemon.fault")
     assert check_stored(run) == 7
+    assert left_in(dumps) == []
+
+
+async def test_a_retry_while_the_stores_are_completed_is_carried_out(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the end, and at a number that nobody has: completing has given the others new ones."""
+    monkeypatch.setattr("daemon.extract.settling.RETRY_S", 0.02)
+    broken, place, complete = [True], SpeculatorsLayout.place, Completing.complete
+    asked: list[int] = []
+
+    def place_or_not(self: SpeculatorsLayout, sample: Sample, row: int) -> object:
+        if broken[0] and sample.sample_id == "p0":
+            raise ValueError("a fault of our own")
+        return place(self, sample, row)
+
+    monkeypatch.setattr(SpeculatorsLayout, "place", place_or_not)
+    dumps = memory / "dumps"
+    async with dumping(dumps, dump_norm="over_weight") as server:
+        run = make_run(
+            memory / "run", [server.url], {"B1": prompts(5)}, sampling=SHORT,
+            extract=extract(dumps, layout="speculators"),
+        )  # fmt: skip
+        async with running(run) as work:
+
+            async def completing(self: Completing, *arguments: Any) -> None:
+                await complete(self, *arguments)
+                if not asked:
+                    broken[0] = False
+                    asked.append(work.session.requeue(Requeue(at=1.0, error=FailureClass.CAPTURE), None).samples)
+
+            monkeypatch.setattr(Completing, "complete", completing)
+            assert await work.end() is False
+    assert asked == [1]
+    assert len(events(run, "store.completed")) == 2
+    assert check_stored(run, layout="speculators") == 5
+    assert sorted(record.row for record in indexed(run).values()) == list(range(5))
     assert left_in(dumps) == []

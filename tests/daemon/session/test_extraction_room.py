@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from daemon.capture.budget import DumpBudget, measure
-from daemon.request_ids import run_tag
+from daemon.run_tag import run_tag
 from daemon.store.shards import Shards
 from tests.support.extracting import (
     ROW_BYTES,
@@ -181,7 +181,7 @@ async def test_a_store_without_room(memory: Path, ends_by: str, monkeypatch: pyt
         return append(self, document)
 
     monkeypatch.setattr(Shards, "append", place)
-    monkeypatch.setattr("daemon.extract.extraction.STOP_S", 0.1)
+    monkeypatch.setattr("daemon.extract.extraction.STOP_S", 3600.0)  # nothing is waited for that cannot be stored
     dumps = memory / "dumps"
     async with dumping(dumps) as server:
         run = make_run(memory / "run", [server.url], {"B1": prompts(24)}, sampling=SHORT, extract=extract(dumps))
@@ -194,6 +194,8 @@ async def test_a_store_without_room(memory: Path, ends_by: str, monkeypatch: pyt
                 work.session.stop()
                 assert await work.end() is True
                 assert left_in(dumps), "what is answered and not stored is kept for the next"
+                (said,) = [each["message"] for each in events(run, "dumps.left")]
+                assert said.startswith(f"{len(left_in(dumps))} dump") and f"rm {dumps}/e3.{run_tag(run)}.*" in said
             full[0] = False
             if ends_by == "room":
                 assert await work.end() is False
@@ -222,7 +224,12 @@ async def test_a_drain_on_a_full_store_waits_for_room(memory: Path, monkeypatch:
             await until(lambda: work.session.heartbeat().state == "paused")
             work.session.drain()
             await until(lambda: work.session.scheduler.in_flight == 0)
+            await until(lambda: work.session.status().state == "draining")
             assert not work.task.done()
+            status = work.session.status()
+            assert status.reason is not None
+            assert "No space left" in status.reason and "eagle3 stop ends now" in status.reason
+            assert ["the drain ends once" in (each.advice or "") for each in status.alerts] == [True]
             full[0] = False
             assert await work.end() is True
             answered = len(responses(run))

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from contracts.records import FailureClass, Requeue, Stage
+from daemon.embedded.dumping import ModelStates
 from daemon.embedded.prefix_cache import PrefixCache
 from daemon.request_ids import is_probe
 from daemon.servers.probe import PROBE_IDS
+from daemon.store.sample import RowForm
 from tests.support.extracting import SHORT, check_stored, dumping, extract, in_memory, left_in, prompts, stored_ids
 from tests.support.runs import Running, events, failures, make_run, responses, running, until
 
@@ -114,6 +116,44 @@ async def test_a_server_restarted_with_other_layers_is_refused_until_it_is_right
     assert {each["error"] for each in failures(run)} <= {"server_down", "transient"}
     assert check_stored(run) == MANY
     assert left_in(dumps) == []
+
+
+async def test_another_checkpoint_under_the_same_name_is_refused_also_by_the_next_daemon(memory: Path) -> None:
+    dumps = memory / "dumps"
+    async with dumping(dumps) as server:
+        port = server.port
+        run = make_run(memory / "run", [server.url], {"B1": prompts(MANY)}, sampling=SHORT, extract=extract(dumps))
+        async with running(run):
+            await until(lambda: len(stored_ids(run)) > 2)
+    assert len(stored_ids(run)) < MANY, "so that what belongs beside a complete store is not there yet"
+    async with running(run) as work:
+        async with dumping(dumps, port=port, seed=5) as other:
+            await until(lambda: events(run, "server.refused"))
+            said = events(run, "server.refused")[0]["message"]
+            assert "another checkpoint under the same name" in said and "norm.safetensors" in said
+            assert [rid for rid in other.requests_seen.rids if not is_probe(rid)] == []
+        async with dumping(dumps, port=port):
+            assert await work.end() is False
+    assert check_stored(run) == MANY
+
+
+async def test_a_server_whose_last_slot_is_not_what_it_says_is_refused(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its header and its self-description are right."""
+    rows = ModelStates.rows
+
+    def before_the_norm(states: ModelStates, form: RowForm, places: list[int] | None) -> Any:
+        return rows(ModelStates(states.aux, 3 * states.last, states.norm), form, places)
+
+    monkeypatch.setattr(ModelStates, "rows", before_the_norm)
+    dumps = memory / "dumps"
+    async with dumping(dumps) as server:
+        run = make_run(memory / "run", [server.url], {"B1": prompts(3)}, sampling=SHORT, extract=extract(dumps))
+        async with running(run):
+            await until(lambda: events(run, "server.refused"))
+            assert "has a mean square of 9, 9, 9 (rows 0 to 2)" in events(run, "server.refused")[0]["message"]
+    assert stored_ids(run) == []
 
 
 @pytest.mark.parametrize("fault", ["missing_layer", "wrong_dtype", "wrong_norm"])

@@ -122,7 +122,7 @@ async def test_what_only_reading_finds_is_found_by_verify_repaired_and_made_agai
         damage(run)
         report, stores = verify_run(run, holding_lock=True)
         assert report.left > 0
-        said = [sentence for store in stores for sentence in repair_store(store)[0]]
+        said = [sentence for store in stores for sentence in repair_store(store).said]
         assert any("and will be made again" in sentence for sentence in said), said
         assert await run_to_end(run) is False
     assert check_stored(run, layout="speculators") == 6

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from daemon.sglang_plugin.eagle3_sglang.dump_format import About
-from daemon.sglang_plugin.eagle3_sglang.writer import RowBatch
+from daemon.sglang_plugin.eagle3_sglang.rows import RowBatch
 
 SLOTS, HIDDEN, CONTEXT = 3, 4, 64
 WIDTH = SLOTS * HIDDEN
@@ -40,8 +40,8 @@ def about(**changes: object) -> About:
 
 
 def row(rid: str, position: int, salt: int = 0) -> Tensor:
-    """The row that a request has at a position: no two alike."""
-    return torch.arange(WIDTH, dtype=torch.float32) + 1000 * position + sum(rid.encode()) * 100_000 + salt
+    """The row that a request has at a position: no two alike, and all exact in float32."""
+    return torch.arange(WIDTH, dtype=torch.float32) + 16 * (position + 4096 * (sum(rid.encode()) % 64)) + salt / 2
 
 
 def token(rid: str, position: int) -> int:

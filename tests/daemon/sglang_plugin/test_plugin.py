@@ -15,7 +15,7 @@ import torch
 
 from contracts.version import version
 from daemon.server_args import PLUGIN, plugin_folder
-from daemon.sglang_plugin.eagle3_sglang import plugin
+from daemon.sglang_plugin.eagle3_sglang.capture import Capture
 from daemon.sglang_plugin.eagle3_sglang.dump_format import About
 from daemon.sglang_plugin.eagle3_sglang.plugin import TARGET, Hook, register, version_tuple
 from tests.daemon.sglang_plugin.dumps import HIDDEN, Dump, assert_whole, row
@@ -284,7 +284,7 @@ def test_fault_of_our_own_does_not_reach_the_server(
 ) -> None:
     hook = sglang.hook()
     sglang.feed(hook, "EXTEND", (A, 0, 5))
-    monkeypatch.setattr(plugin, "batches", lambda *_: [None])
+    monkeypatch.setattr(Capture, "batches", lambda *_: [None])
     sglang.feed(hook, "DECODE", (A, 5, 1), ("someone else", 0, 1))
     assert "AttributeError" in (folder / f"{A}.error").read_text()
     assert len(errors(caplog)) == 1

@@ -112,18 +112,6 @@ def test_any_order_of_passes(folder: Path) -> None:
         assert_whole(folder, rid, count)
 
 
-def test_decode_steps_that_wait_together_are_one_write(writer: DumpWriter, folder: Path, disk: Disk) -> None:
-    disk.open.clear()
-    writer.put(batch((A, 0, 1)))
-    for position in range(1, 15):
-        writer.put(batch((A, position, 1)))
-    disk.open.set()
-    writer.flush()
-    assert_whole(folder, A, 15)
-    assert len(disk.calls) < 10
-    assert max(disk.calls) >= 13
-
-
 @pytest.mark.parametrize("most_bytes", [1, 7, 48, 100, 5000])
 def test_short_writes_are_continued(writer: DumpWriter, folder: Path, disk: Disk, most_bytes: int) -> None:
     disk.most_bytes = most_bytes
@@ -291,13 +279,13 @@ def test_real_full_tmpfs(tmp_path: Path, log: list[str]) -> None:
     try:
         writer = DumpWriter(folder, about(context_length=1000), log=log.append)
         writer.put(batch((A, 0, 10)))
-        writer.put(batch((B, 0, 1)))
+        writer.put(batch((B, 0, 2)))
         for position in range(10, 1000, 30):
             writer.put(batch((A, position, 30)))
         writer.flush()
         assert names(folder) == {f"{A}.error", f"{B}.dump"}
         assert (folder / f"{A}.error").read_text() == "the dump folder: No space left on device"
-        writer.put(batch((B, 1, 100), (C, 0, 100)))  # what it held is free again
+        writer.put(batch((B, 2, 99), (C, 0, 100)))  # what it held is free again
         writer.close()
         assert_whole(folder, B, 101)
         assert_whole(folder, C, 100)
@@ -404,7 +392,7 @@ def test_thread_outlives_a_log_that_fails(folder: Path) -> None:
 def test_thread_outlives_a_fault_of_its_own(folder: Path, log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     writer = DumpWriter(folder, about(), log=log.append)
     with monkeypatch.context() as patch:
-        patch.setattr(writer, "_divide", lambda *_: (_ for _ in ()).throw(KeyError("bug")))
+        patch.setattr(writer, "_take", lambda *_: (_ for _ in ()).throw(KeyError("bug")))
         patch.setattr(writer, "_give_up", lambda *_: (_ for _ in ()).throw(KeyError("bug")))
         writer.put(batch((A, 0, 1)))
         writer.flush()

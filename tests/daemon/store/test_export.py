@@ -22,6 +22,7 @@ from contracts.records import DroppedSample, StoredSample, encode_line
 from contracts.run_config import LAYOUTS
 from contracts.run_dir import RunDir
 from contracts.sample_id import sample_key
+from daemon.store.dataset_files import write_dataset_files
 from daemon.store.export import Exported, ExportError, export_run
 from daemon.store.export_target import EXPORT
 from daemon.store.floats import from_float32
@@ -303,7 +304,7 @@ def test_a_folder_with_samples_of_something_else_is_left_alone(stored: StoredRun
     folder = tmp_path / "out" / "B1" / "rows_0-5000"
     folder.mkdir(parents=True)
     (folder / "data_0.ckpt").write_bytes(b"somebody's")
-    with pytest.raises(ExportError, match=r"holds 1 files that a reader of the layout specforge takes for samples"):
+    with pytest.raises(ExportError, match=r"holds 1 file that a reader of the layout specforge takes for samples"):
         stored.export("specforge", tmp_path / "out")
     assert content(tmp_path / "out") == {"B1/rows_0-5000/data_0.ckpt": b"somebody's"}
 
@@ -335,7 +336,7 @@ def test_the_runs_own_folders_are_no_target(stored: StoredRun, inside: str) -> N
 def test_what_does_not_fit_is_not_begun(stored: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 5000, 5000))
-    with pytest.raises(ExportError, match=r"0\.0 GB are free: make room"):
+    with pytest.raises(ExportError, match=r"5\.0 kB are free: make room"):
         stored.export("specforge", tmp_path / "out")
     assert list(content(tmp_path / "out")) == [f"B1/{EXPORT}"]
 
@@ -386,8 +387,63 @@ def test_lines_of_the_index_that_cannot_be_read_are_said(stored: StoredRun, tmp_
     with stored.index.open("ab") as stream:
         stream.write(b"garbage\n")
     done = stored.export("specforge", tmp_path / "out")
-    assert any("1 lines cannot be read" in note for note in done.notes)
+    assert any("1 line cannot be read" in note for note in done.notes)
     assert done.samples == 5
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_lines_that_the_exports_index_lost(tmp_path: Path, layout: str) -> None:
+    """The run has the samples: they are exported again, whatever their number, and nothing is left twice."""
+    samples = known_samples(norm=norm_of(layout))
+    run = StoredRun(tmp_path / "run", layout, samples)
+    run.export(layout, tmp_path / "out")
+    journal = tmp_path / "out" / "B1" / EXPORT
+    journal.write_bytes(journal.read_bytes().splitlines(keepends=True)[0])
+    done = run.export(layout, tmp_path / "out")
+    assert (done.already, done.samples) == (1, 4)
+    holds(tmp_path / "out" / "B1", layout, samples)
+
+
+def test_files_of_somebody_else_are_left_alone_when_they_are_many(
+    stored: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.store.unrecorded.MOST_LEFT", 1)
+    stored.export("modelopt", tmp_path / "out")
+    others = [tmp_path / "out" / "B1" / f"other-{number}.pt" for number in range(2)]
+    for path in others:
+        path.write_bytes(b"somebody's")
+    with pytest.raises(ExportError, match=r"2 files and documents .* choose another folder"):
+        stored.export("modelopt", tmp_path / "out")
+    assert all(path.exists() for path in others)
+
+
+def test_what_is_missing_beside_the_samples_is_said(stored: StoredRun, tmp_path: Path) -> None:
+    config = stored.run.config
+    config.write_text(config.read_text().replace("vocab_size = 256\n", "", 1))
+    done = stored.export("specforge", tmp_path / "out")
+    norm, maps = done.missing
+    assert norm.startswith("norm.safetensors: ") and "--vocab-size N" in maps
+    write_norm(stored.store, NORM)
+    again = stored.export("specforge", tmp_path / "out", vocab_size=256)
+    assert again.missing == [] and (tmp_path / "out" / "B1" / "vocab_mapping" / "vocab_mapping.pt").exists()
+
+
+def test_the_runs_own_store_tells_the_vocabulary(stored: StoredRun, tmp_path: Path) -> None:
+    config = stored.run.config
+    config.write_text(config.read_text().replace("vocab_size = 256\n", "", 1))
+    layout = make_layout("safetensors", stored.store)
+    write_norm(stored.store, NORM)
+    write_dataset_files(layout, stored.store, stored.records, draft_vocab_size=None, vocab_size=256, norm=NORM)
+    assert stored.export("specforge", tmp_path / "out").missing == []
+
+
+def test_without_a_draft_vocabulary_that_is_said(stored: StoredRun, tmp_path: Path) -> None:
+    config = stored.run.config
+    config.write_text(config.read_text().replace("draft_vocab_size = 16\n", ""))
+    write_norm(stored.store, NORM)
+    (maps,) = stored.export("specforge", tmp_path / "out").missing
+    assert "no [extract] draft_vocab_size" in maps
+    assert stored.export("modelopt", tmp_path / "other").missing == []
 
 
 _KILLED_AT_A_SYNC = """

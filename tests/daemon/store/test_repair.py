@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from contracts.records import StoredSample
 from contracts.run_dir import RunDir
 from daemon.store.index import read_index
 from daemon.store.layouts import make_layout
@@ -23,9 +24,9 @@ def repair(run: Path) -> tuple[str, int]:
     said: list[str] = []
     left = 0
     for store in verify_run(run, holding_lock=True)[1]:
-        sentences, more = repair_store(store)
-        said += sentences
-        left += more
+        done = repair_store(store)
+        said += done.said
+        left += done.left
     return "\n".join(said), left
 
 
@@ -33,6 +34,10 @@ def a_nan(sample: Sample) -> Sample:
     bits = bits_of(sample)
     bits[0, 0, 0] = 0x7FC0
     return with_rows(sample, bits)
+
+
+def bytes_of(run: Path, record: StoredSample) -> bytes:
+    return files(run)[record.file][record.offset : record.offset + record.bytes]
 
 
 def files(run: Path) -> dict[str, bytes]:
@@ -54,15 +59,14 @@ def test_bad_samples_are_given_up_and_nothing_else(tmp_path: Path, layout: str) 
     run = make_stored_run(tmp_path, layout, forge={1: a_nan, 2: masked})
     held = records(run)
     flip_byte(file_of(run, held["s4"]), held["s4"].offset + held["s4"].bytes // 2)
-    good = {name: files(run)[held[name].file][: held[name].offset + held[name].bytes] for name in ("s0", "s3")}
+    good = {name: bytes_of(run, held[name]) for name in ("s0", "s3")}
     said, left = repair(run)
     assert left == 0
     for name, why in (("s1", "non_finite: row 0"), ("s2", "mask: "), ("s4", "checksum: ")):
         assert f"sample '{name}' is given up and will be made again: {why}" in said
     assert records(run).keys() == {"s0", "s3"}
     assert read_index(index_path(run)).dropped.keys() == {b"s1", b"s2", b"s4"}
-    for name, content in good.items():
-        assert files(run)[held[name].file][: len(content)] == content
+    assert {name: bytes_of(run, held[name]) for name in good} == good
     assert {one.file for one in records(run).values()} == files(run).keys()
     for name in {held[bad].file for bad in ("s1", "s2", "s4")} - files(run).keys():
         assert f"removed {RunDir(run).store('B1') / name}" in said
@@ -133,17 +137,18 @@ def test_unwanted_samples(tmp_path: Path, layout: str) -> None:
 
 
 def test_two_records_of_one_place(tmp_path: Path, layout: str) -> None:
-    """Nobody knows whose bytes these are: both are made again."""
+    """Nobody knows whose bytes these are: both are given up; what the other one really has is found again."""
     run = make_stored_run(tmp_path, layout)
-    one = records(run)["s1"]
+    one, other = records(run)["s1"], records(run)["s2"]
     replace_record(run, "s2", file=one.file, offset=one.offset, bytes=one.bytes, checksum=one.checksum)
     assert repair(run)[1] == 0
-    assert records(run).keys() == {"s0", "s3", "s4"}
+    assert records(run).keys() == {"s0", "s2", "s3", "s4"}
+    assert (records(run)["s2"].file, records(run)["s2"].offset) == (other.file, other.offset)
     assert found(run) == {}
 
 
 def test_damage_of_the_index(tmp_path: Path, layout: str) -> None:
-    """Damaged lines go to a file beside it; the sample that one of them stood for is made again."""
+    """Damaged lines go to a file beside it; the samples that they stood for are recorded again."""
     run = make_stored_run(tmp_path, layout)
     path = index_path(run)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -151,11 +156,13 @@ def test_damage_of_the_index(tmp_path: Path, layout: str) -> None:
     path.write_bytes(lines[0] + lines[1] + damaged + lines[3] + lines[1] + torn)
     said, left = repair(run)
     assert (left, found(run)) == (0, {})
-    assert path.read_bytes() == lines[0] + lines[1] + lines[3]
+    assert path.read_bytes().startswith(lines[0] + lines[1] + lines[3])
+    assert records(run).keys() == {"s0", "s1", "s2", "s3", "s4"}
+    assert "sample 's2' is recorded again" in said and "sample 's4' is recorded again" in said
     assert path.with_name("hidden_states.jsonl.unusable-1").read_bytes() == damaged + lines[1]
     assert "2 lines that say nothing were taken out, kept in hidden_states.jsonl.unusable-1" in said
     assert "torn" in said
-    assert verify_run(run)[0].stores[0].not_stored == 2
+    assert verify_run(run)[0].stores[0].not_stored == 0
 
 
 def test_a_store_that_is_not_there_is_not_given_up(tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ def test_files_that_no_record_accounts_for(tmp_path: Path, layout: str) -> None:
     shared = extra.offset > 0
     kinds = found(run)
     assert kinds.keys() == ({"stray", "tail"} if shared else {"stray"})
-    assert len(kinds["stray"]) == (1 if shared else 2)
+    assert len(kinds["stray"]) == 2
 
 
 def test_strays_are_not_looked_for_beside_a_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contracts.records import ServerReading
 from daemon.servers.info import ServerControl
+from daemon.servers.standing import Standing
 from daemon.telemetry.server import ASK_AGAIN_S, ServerCollector
 from tests.daemon.servers.scripted_server import (
     HANG,
@@ -49,7 +50,7 @@ sglang:num_retracted_reqs{dp_rank="0"} 2.0
 def collector(*urls: str, timeout_s: float = 5.0, patience_s: float = 20.0) -> ServerCollector:
     """Patient enough to see every answer."""
     controls = [ServerControl(url, timeout_s=timeout_s) for url in urls]
-    return ServerCollector(controls, lambda url: 7, patience_s=patience_s)
+    return ServerCollector(controls, lambda url: Standing(7, 3.04, 2.96), patience_s=patience_s)
 
 
 def one(servers: ServerCollector, at: float = 0.0) -> ServerReading:
@@ -74,6 +75,8 @@ def test_all_from_loads_over_dp_ranks_and_metrics_are_not_asked() -> None:
             cache_hit_pct=25.0,
             retracted=1,
             outstanding=7,
+            last_answer_s=3.0,
+            silent_s=3.0,
         )
         assert one(servers) == expected
         assert one(servers, 1.0) == expected
@@ -164,10 +167,24 @@ def test_down_and_back_with_another_model() -> None:
         servers = collector(server.url)
         assert one(servers, 0.0).model == "first"
         url = server.url
-    assert one(servers, 1.0) == ServerReading(url=url, state="down", reason="Connection refused", outstanding=7)
+    down = ServerReading(url=url, state="down", reason="Connection refused")
+    down.outstanding, down.last_answer_s, down.silent_s = 7, 3.0, 3.0
+    assert one(servers, 1.0) == down
     answers["/model_info"] = as_json({"served_model_name": "second"})
     with serving(answers, port=int(url.rpartition(":")[2])):
         assert one(servers, 2.0).model == "second"
+
+
+def test_a_server_that_gets_no_work_is_not_ok_whatever_it_says() -> None:
+    with serving({"/v1/loads": as_json(LOADED)}) as server:
+        for state in ("refused", "starting"):
+            standing = Standing(0, held=(state, "why"))
+            servers = ServerCollector([ServerControl(server.url)], lambda url: standing, patience_s=20.0)  # noqa: B023
+            reading = one(servers)
+            assert (reading.state, reading.reason, reading.running) == (state, "why", 7)
+    url = f"http://127.0.0.1:{closed_port()}"
+    servers = ServerCollector([ServerControl(url)], lambda url: standing, patience_s=20.0)
+    assert one(servers).state == "down"
 
 
 def test_health_is_never_asked() -> None:

@@ -31,8 +31,12 @@ def test_a_run_is_exported_while_its_daemon_is_at_work(eagle3: Eagle3, stored: P
     with (stored / "daemon.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         result = eagle3("export", stored, "--to", "specforge", tmp_path / "out")
-    assert (result.code, result.err) == (0, "")
+    assert result.code == 0
+    first, second = result.err.splitlines()
+    assert first.startswith("B1: not written: norm.safetensors: the run's store has none. ")
+    assert second.startswith("B1: not written: the maps of a draft vocabulary: run.toml has no [extract] draft_vocab")
     assert "B1: exported 3 samples, 15 tokens, " in result.out
+    assert result.out.endswith("; 2 things beside them not written, see above\n")
     assert len(list((tmp_path / "out" / "B1").rglob("*.ckpt"))) == 3
     description = json.loads((tmp_path / "out" / "B1" / "eagle3-store.json").read_bytes())
     assert (description["layout"], description["samples"]) == ("specforge", 3)
@@ -106,16 +110,17 @@ def test_a_target_that_cannot_be_written_says_what_to_do(eagle3: Eagle3, stored:
 def test_control_characters_never_reach_the_terminal(
     eagle3: Eagle3, stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    words = {"notes": ["a \x1b[2J"], "missing": ["b \x1b[2J"]}
     done = {"dataset": "B1", "folder": "out", "already": 12000, "samples": 0, "tokens": 0, "bytes": 0, "removed": 3}
-    report = {"layout": "x", "datasets": [{**done, "failed": 12, "first_failed": ["\x1b[2J"], "notes": ["a \x1b[2J"]}]}
+    report = {"layout": "x", "datasets": [{**done, "failed": 12, "first_failed": ["\x1b[2J"], **words}]}
     program = f"print({json.dumps(report)!r}); raise SystemExit(1)"
     monkeypatch.setattr("eagle3_tui.commands.export.program", lambda *_: [sys.executable, "-c", program])
     result = eagle3("export", stored, "--to", "specforge", tmp_path / "out")
-    assert (result.code, result.err) == (1, "")
+    assert (result.code, result.err) == (1, "B1: not written: b ^[[2J\n")
     assert result.out.splitlines()[:4] == [
         "a ^[[2J",
         "B1: not exported: ^[[2J",
         "B1: not exported: 11 more",
-        "B1: exported 0 samples, 0 tokens, 0 B to out, 12,000 were there already, 3 that the run has no longer were "
-        "removed, 12 left out",
+        "B1: exported 0 samples, 0 tokens, 0 B to out, 12,000 were there already, 3 were removed that the run has no "
+        "longer, 12 left out; 1 thing beside them not written, see above",
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from contracts.run_dir import RunDir
 from daemon.store.findings import StoreReport
 from daemon.verbs.verify import Telling
-from tests.daemon.store.faults import file_of, flip_byte, records
+from tests.daemon.store.faults import drop_lines, file_of, flip_byte, index_path, records
 from tests.eagle3_tui.commands.conftest import Result
 from tests.support.stored_run import make_stored_run
 
@@ -55,6 +56,22 @@ def test_repair_and_then_all_is_well(eagle3: Eagle3, tmp_path: Path) -> None:
     assert "nothing to repair" in result.out
     result = eagle3("verify", run, "--json")
     assert (result.code, result.json["left"], result.json["stores"][0]["not_stored"]) == (0, 0, 1)
+
+
+def test_a_repair_is_an_event_of_the_run(eagle3: Eagle3, tmp_path: Path) -> None:
+    run = make_stored_run(tmp_path / "run", "specforge")
+    eagle3("verify", run, "--repair")
+    assert eagle3("events", run, "--json").out == "", "nothing was done"
+    flip_byte(file_of(run, records(run)["s1"]), 500)
+    drop_lines(index_path(run), lambda line: line["sample_id"] == "s2")
+    assert eagle3("verify", run, "--repair").code == 0
+    (event,) = map(json.loads, eagle3("events", run, "--json").out.splitlines())
+    assert (event["kind"], event["dataset"], event["severity"]) == ("store.repaired", "B1", "warning")
+    assert event["message"] == (
+        "B1 was repaired by eagle3 verify --repair: 1 sample given up, 1 sample recorded again, 1 removal of what no "
+        "record accounts for"
+    )
+    assert any("'s1' is given up" in sentence for sentence in event["data"]["said"])
 
 
 def test_many_findings_are_shortened(eagle3: Eagle3, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from eagle3_tui.dialogs.dialog import Dialog
 from eagle3_tui.dialogs.retryable import GivenUp, Retryable
 from eagle3_tui.terminal import Capabilities
 from tests.eagle3_tui.conftest import AppMaker
-from tests.eagle3_tui.samples import FakeMonitor, FakeSender, foreign, running, stopped
+from tests.eagle3_tui.samples import FakeMonitor, FakeSender, extracting, foreign, running, stopped, storing
 from tests.eagle3_tui.screens.support import part_text, shown, text_of, until
 
 
@@ -180,3 +180,23 @@ async def test_every_dialog_at_any_size_in_ascii(make_app: AppMaker, size: tuple
             assert text.isascii(), text
             await pilot.press("escape")
             await until(pilot, lambda: len(app.screen_stack) == 2)
+
+
+async def test_there_is_no_target_where_nothing_is_generated(make_app: AppMaker) -> None:
+    app = make_app(extracting(), sender=FakeSender())
+    async with app.run_test(size=(120, 36)) as pilot:
+        await shown(pilot)
+        app.control.target_dialog("B1_opencodeinstruct")
+        await pilot.pause()
+        assert "nothing is generated in this run" in part_text(app, "footer")[0]
+        assert not isinstance(app.screen, Dialog)
+    # In a run that extracts, a pre-tokenized data set is in the stage of any other.
+    app = make_app(storing(), sender=FakeSender())
+    async with app.run_test(size=(120, 36)) as pilot:
+        await shown(pilot)
+        app.control.target_dialog("A2_openmathreasoning")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Dialog))
+        assert "A2_openmathreasoning" not in app.control._generated() and len(app.control._generated()) == 6
+        await closed(pilot, "escape")
+        await pilot.pause()
+        assert "A2_openmathreasoning: its prompts bring their own answers" in part_text(app, "footer")[0]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -98,3 +99,29 @@ def test_leaving_while_a_call_hangs_waits_for_nothing() -> None:
     for thread in threading.enumerate():
         if thread.name == "eagle3-background":
             thread.join(5)
+
+
+async def test_a_reading_says_whether_it_found_anything(tmp_path: Path) -> None:
+    source = FakeMonitor(running())
+    feed = Feed(source, Hands().clock)
+    assert await feed.read()
+    assert not await feed.read()
+    source.status = running(at=NOW + 1)
+    assert not await feed.read(), "time goes on by itself"
+    source.status = running(concurrency=7)
+    assert await feed.read()
+    source.error = OSError(5, "Input/output error")
+    assert not await feed.read()
+    source.error = None
+    assert await feed.read(), "it can be read again"
+
+
+async def test_folders_that_come_are_known_after_a_few_readings(tmp_path: Path) -> None:
+    source = FakeMonitor(running())
+    feed = Feed(source, Hands().clock)
+    await feed.read()
+    assert feed.folders == []
+    source.folders = [tmp_path]
+    for _ in range(5):
+        await feed.read()
+    assert feed.folders == [tmp_path]

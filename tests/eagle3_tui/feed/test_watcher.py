@@ -92,3 +92,32 @@ async def test_a_folder_made_again_is_watched_again(tmp_path: Path) -> None:
         folder.rename(tmp_path / "old")
         folder.mkdir()
         await eventually(lambda: watcher.watched.get(folder) not in (None, first))
+
+
+async def test_a_busy_run_is_not_watched_and_nothing_is_waited_for(tmp_path: Path) -> None:
+    watcher = Watcher(lambda: [tmp_path], sweep_s=NEVER_S)
+    async with watching(watcher):
+        await eventually(lambda: bool(watcher.watched))
+        for _ in range(3):
+            watcher.found(True)
+        watcher.found(False)
+        for _ in range(3):
+            watcher.found(True)
+        await asyncio.sleep(0)
+        assert watcher.watched, "it was not busy for long"
+        watcher.found(True)
+        await eventually(lambda: not watcher.watched)
+        await watcher.wait()
+        watcher.found(False)
+        await eventually(lambda: bool(watcher.watched))
+        await woken_by_writing(watcher, tmp_path / "events.jsonl")
+
+
+async def test_a_busy_run_can_be_left(tmp_path: Path) -> None:
+    watcher = Watcher(lambda: [tmp_path], sweep_s=NEVER_S)
+    for _ in range(9):
+        watcher.found(True)
+    task = asyncio.create_task(watcher.run())
+    await asyncio.sleep(0)
+    watcher.stop()
+    await task

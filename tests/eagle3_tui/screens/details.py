@@ -103,7 +103,7 @@ def rich_run(folder: Path) -> RunDir:
             ServerSample(
                 at=NOW - 300 + number,
                 servers=[
-                    server(tokens_per_s=2_000.0 + 10 * (number % 90)),
+                    server(tokens_per_s=2_000.0 + 10 * (number % 90), last_answer_s=3.0, silent_s=3.0),
                     ServerReading(url="http://127.0.0.1:30001", state="refused", reason="serves llama"),
                 ],
             )

@@ -67,7 +67,7 @@ NEEDED = {
     "journal": ("events", "following", "event 249", "server.refused", "serves llama", "/ search", "n N next"),
     "servers": (
         "2 servers", "1 not ok", "127.0.0.1:30000", "✗ refused", "tokens/s of", "it names no vocabulary", "tp_size 8",
-        "SGLang 0.5.23", "layers 2, 30, 58", "3, 31, 59", "max_new_tokens 8192",
+        "SGLang 0.5.23", "layers 2, 30, 58", "3, 31, 59", "max_new_tokens 8192", "last answer 3s ago",
     ),
 }  # fmt: skip
 

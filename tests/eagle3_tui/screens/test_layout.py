@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eagle3_tui.screens.layout import Needs, gpus_width, has_plot, share_out
+from eagle3_tui.screens.layout import Needs, gpu_rows, gpus_width, has_plot, share_out
 
 NEEDS = st.builds(
     Needs,
@@ -96,7 +96,9 @@ def test_the_history_has_its_place_on_a_high_screen_only() -> None:
         ((100, 36), 8, (True, False)),
         ((120, 36), 8, (True, True)),
         ((120, 36), 0, (True, False)),
-        ((300, 100), 16, (True, True)),
+        ((179, 50), 8, (True, True)),
+        ((180, 50), 8, (True, False)),
+        ((300, 100), 16, (True, False)),
     ],
 )
 def test_where_the_history_is(size: tuple[int, int], gpus: int, expected: tuple[bool, bool]) -> None:
@@ -108,3 +110,11 @@ def test_where_the_history_is(size: tuple[int, int], gpus: int, expected: tuple[
 def test_gpus_leave_room_for_the_history(width: int, gpus: int) -> None:
     assert gpus_width(width, gpus, beside=True) <= width - 34
     assert gpus_width(width, gpus, beside=False) == width
+
+
+@pytest.mark.parametrize(
+    ("width", "gpus", "beside", "rows"),
+    [(120, 16, True, 8), (80, 16, False, 4), (200, 8, False, 4), (200, 16, False, 8), (300, 16, False, 6)],
+)
+def test_lines_of_the_gpus(width: int, gpus: int, beside: bool, rows: int) -> None:
+    assert gpu_rows(width, gpus, beside=beside) == rows

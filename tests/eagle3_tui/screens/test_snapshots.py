@@ -1,37 +1,58 @@
-"""The main screen as it was approved by looking at it."""
+"""The main screen as it was approved by looking at it: every state at three sizes, the history in its place."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from pytest_textual_snapshot import SVGImageExtension
+from syrupy.assertion import SnapshotAssertion
 
+from eagle3_tui.app import Eagle3App
 from eagle3_tui.terminal import Capabilities
-from tests.eagle3_tui.conftest import AppMaker
-from tests.eagle3_tui.samples import running
+from tests.eagle3_tui.conftest import AppMaker, standing_clock
+from tests.eagle3_tui.recorded import Recorded
+from tests.eagle3_tui.samples import FakeSender, running
 from tests.eagle3_tui.scenes import ALL_SCENES
-from tests.eagle3_tui.screens.support import shown
+from tests.eagle3_tui.screens.support import shown, until
 
 Compare = Callable[..., bool]
-SIZES = {"80x24": (80, 24), "120x36": (120, 36), "200x50": (200, 50)}
-SHOTS = [
-    *((scene, "80x24") for scene in ALL_SCENES if scene not in ("cjk", "wide_run")),
-    *(
-        (scene, "120x36")
-        for scene in (
-            "start", "running", "paused", "stalled", "server_down", "daemon_gone", "finished", "foreign", "gpus_16",
-            "no_gpu", "hundred", "failing", "storing",
-        )
-    ),
-    *((scene, "200x50") for scene in ("stalled", "gpus_16", "hundred", "failing", "wide_run")),
-]  # fmt: skip
-"""At 200x50 the others show what they do at 120x36, with more room between."""
+SIZES: Final = {"80x24": (80, 24), "120x36": (120, 36), "200x50": (200, 50)}
+PLAIN: Final = {
+    "ascii": Capabilities(unicode=False),
+    "no_color": Capabilities(color=False),
+    "light": Capabilities(light=True),
+}
+SHOTS: Final = [
+    *((scene, "", False) for scene in ALL_SCENES if scene not in ("warning", "cjk")),
+    ("foreign", "", True),
+    *((scene, plain, False) for plain in PLAIN for scene in ("stalled", "failing")),
+]
+NO_HISTORY: Final = ("start",)
+"""Nothing was finished in it yet."""
 
 
-@pytest.mark.parametrize(("scene", "size"), SHOTS)
-def test_scene(snap_compare: Compare, make_app: AppMaker, scene: str, size: str) -> None:
-    assert snap_compare(make_app(ALL_SCENES[scene]()), terminal_size=SIZES[size], run_before=shown)
+@pytest.mark.parametrize(
+    ("scene", "plain", "read_only"),
+    SHOTS,
+    ids=["-".join(filter(None, (scene, plain, "read_only" * read_only))) for scene, plain, read_only in SHOTS],
+)
+async def test_scene(snapshot: SnapshotAssertion, scene: str, plain: str, read_only: bool) -> None:
+    source = Recorded(ALL_SCENES[scene]())
+    source.unicode, source.has_history = plain != "ascii", scene not in NO_HISTORY
+    capabilities = PLAIN.get(plain, Capabilities())
+    app = Eagle3App(
+        source, FakeSender(), capabilities=capabilities, read_only=read_only, clock=standing_clock(), history=True
+    )
+    async with app.run_test(size=SIZES["80x24"]) as pilot:
+        await shown(pilot)
+        for name, size in SIZES.items():
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            await until(pilot, lambda: not any(worker.group == "history" for worker in app.workers))
+            await pilot.pause()
+            assert app.export_screenshot() == snapshot(name=name, extension_class=SVGImageExtension)
 
 
 def test_help(snap_compare: Compare, make_app: AppMaker) -> None:
@@ -41,11 +62,6 @@ def test_help(snap_compare: Compare, make_app: AppMaker) -> None:
         await pilot.pause()
 
     assert snap_compare(make_app(running()), terminal_size=SIZES["80x24"], run_before=open_help)
-
-
-def test_read_only_foreign_folder(snap_compare: Compare, make_app: AppMaker) -> None:
-    app = make_app(ALL_SCENES["foreign"](), read_only=True)
-    assert snap_compare(app, terminal_size=SIZES["80x24"], run_before=shown)
 
 
 def test_cursor_order_and_filter(snap_compare: Compare, make_app: AppMaker) -> None:
@@ -67,21 +83,3 @@ def test_selected_alert(snap_compare: Compare, make_app: AppMaker) -> None:
         await pilot.pause()
 
     assert snap_compare(make_app(ALL_SCENES["stalled"]()), terminal_size=SIZES["80x24"], run_before=up)
-
-
-PLAIN = {"ascii": Capabilities(unicode=False), "no_color": Capabilities(color=False), "light": Capabilities(light=True)}
-
-
-@pytest.mark.parametrize(
-    ("plain", "scene", "size"),
-    [
-        ("ascii", "stalled", "80x24"),
-        ("ascii", "failing", "120x36"),
-        ("no_color", "stalled", "80x24"),
-        ("no_color", "failing", "120x36"),
-        ("light", "failing", "120x36"),
-    ],
-)
-def test_plain_terminal(snap_compare: Compare, make_app: AppMaker, plain: str, scene: str, size: str) -> None:
-    app = make_app(ALL_SCENES[scene](), capabilities=PLAIN[plain])
-    assert snap_compare(app, terminal_size=SIZES[size], run_before=shown)

@@ -50,3 +50,20 @@ def test_percent_is_rounded_down(share: float | None, text: str) -> None:
 
 def test_levels() -> None:
     assert [level(x, UNICODE_SIGNS) for x in (0.0, 0.5, 1.0, None)] == ["▁", "▅", "█", "-"]
+
+
+@pytest.mark.parametrize(
+    ("share", "lost", "drawn"),
+    [
+        (0.97, 0.03, "#########x"),
+        (0.5, 0.3, "#####..xxx"),
+        (0.999, 0.001, "#########x"),
+        (0.001, 0.999, "#xxxxxxxxx"),
+        (0.0, 1.0, "xxxxxxxxxx"),
+        (0.69, 0.3, "######.xxx"),
+        (0.0, 0.01, ".........x"),
+    ],
+)
+def test_what_will_never_come_has_a_shape_of_its_own(share: float, lost: float, drawn: str) -> None:
+    assert bar(share, 10, ASCII_SIGNS, lost) == drawn
+    assert len(bar(share, 10, UNICODE_SIGNS, lost)) == 10

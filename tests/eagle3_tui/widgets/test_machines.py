@@ -9,8 +9,10 @@ import pytest
 from rich.cells import cell_len
 from textual.strip import Strip
 
-from contracts.records import GpuReading, ServerReading
+from contracts.details.servers import ServerDetail, ServersDetail
+from contracts.records import DiskReading, GpuReading, ServerReading
 from contracts.status import RunState, RunStatus
+from eagle3_tui.screens.servers import server_facts
 from eagle3_tui.terminal import Capabilities
 from eagle3_tui.widgets.gpu_history import KEPT, STEP_S, GpuHistory
 from eagle3_tui.widgets.gpus import gpu_grid, gpu_line, grid_height, most_columns
@@ -56,7 +58,7 @@ def test_a_lost_gpu_is_named_and_does_not_count_as_idle() -> None:
     line = line_of(found)
     assert "▲" not in line
     assert "██✗█" in line.replace("▇", "█")
-    assert "2 lost" in line
+    assert "#2 lost" in line
     assert "96 % (90-99)" in line or "95 % (90-99)" in line
     assert "✗ lost: GPU is lost" in grid(found, 1, 62)[2]
 
@@ -127,6 +129,26 @@ class TestHistory:
         assert last[-4] is None
         assert last[:5] == [None] * 5
 
+    def test_what_was_before_the_first_reading_is_filled_in(self) -> None:
+        history = GpuHistory()
+        assert history.lacks(NOW)
+        history.add(NOW, [GpuReading(index=0, utilization_pct=50.0)])
+        history.put(NOW, {0: (10.0, None, 30.0), 1: (1.0, 2.0, 3.0)})
+        assert history.last(0, 4) == [None, 10.0, None, 30.0]
+        assert history.last(1, 2) == [2.0, 3.0]
+        assert not history.lacks(NOW + STEP_S)
+        history.add(NOW + STEP_S, [GpuReading(index=0, utilization_pct=60.0)])
+        assert history.last(0, 2) == [30.0, 50.0]
+
+    def test_an_earlier_moment_and_a_later_one_are_other_stretches(self) -> None:
+        history = GpuHistory()
+        history.add(NOW, [GpuReading(index=0, utilization_pct=50.0)])
+        assert history.lacks(NOW - 1)
+        assert history.lacks(NOW + 2 * STEP_S)
+        history.add(NOW - 600, [GpuReading(index=0, utilization_pct=7.0)])
+        history.add(NOW - 600 + STEP_S, [])
+        assert history.last(0, 2) == [None, 7.0]
+
     def test_it_is_drawn_between_use_and_memory(self) -> None:
         history = GpuHistory()
         for step, use in enumerate([0.0, 50.0, 100.0, None, 100.0, 0.0]):
@@ -170,6 +192,46 @@ def test_a_health_check_alone_is_no_health() -> None:
     assert "✓ ok" in server_line(silent.servers[0], silent, 120, LOOK).text
 
 
+def test_one_server_that_answers_nobody_among_others_that_do() -> None:
+    """All make tokens, as far as they say, and the run goes on: only the times of the answers tell."""
+    found = running(
+        servers=[server(30000, silent_s=301.0, last_answer_s=301.0), server(30001, silent_s=2.0)], stall_after_s=300.0
+    )
+    assert "▲ no answer for 5m 01s" in server_line(found.servers[0], found, 120, LOOK).text
+    assert "✓ ok" in server_line(found.servers[1], found, 120, LOOK).text
+    assert "✗ 127.0.0.1:30000 no answer for 5m 01s" in servers_line(found, 120, LOOK).text
+    found.stall_after_s = 600.0
+    assert "✓ ok" in server_line(found.servers[0], found, 120, LOOK).text
+    found.stall_after_s = None
+    assert "✓ all ok" in servers_line(found, 120, LOOK).text
+
+
+def test_a_server_that_warms_up_is_waited_for_and_no_emergency() -> None:
+    starting = server(30001, state="starting", reason="GET /health answers 503")
+    assert "▲ starting: GET /health answers 503" in of(starting)
+    assert server_line(starting, running(), 120, LOOK)._segments[-1].style != LOOK.bad
+    text = servers_line(running(servers=[server(30000), starting]), 120, LOOK).text
+    assert "▲ 127.0.0.1:30001 starting" in text and "✗" not in text and "all ok" not in text
+    both = servers_line(running(servers=[server(30000, state="down"), starting]), 120, LOOK).text
+    assert "✗ 127.0.0.1:30000 down" in both and "▲ 127.0.0.1:30001 starting" in both
+
+
+def test_when_a_server_answered_last() -> None:
+    def told(**over: Any) -> list[str]:
+        facts = server_facts(
+            ServerDetail("http://a", server(**over), True, {}, (), (), (), ()),
+            ServersDetail((), {}, None, None, ()), NOW, LOOK, 300.0,
+        )  # fmt: skip
+        return [text for fact in facts if fact.label == "answers" for text, _ in fact.parts]
+
+    assert told(last_answer_s=3.0, silent_s=3.0) == ["last answer 3s ago"]
+    assert told(last_answer_s=60.0, silent_s=2.0) == ["last answer 1m 00s ago", "248 open, none answered for 2s"]
+    assert told(last_answer_s=300.0, silent_s=300.0)[1] == "248 open, none answered for 5m 00s"
+    assert told(last_answer_s=3_600.0, outstanding=0) == ["last answer 1h 00m ago"]
+    assert told(silent_s=7.0) == ["none since the daemon's start", "248 open, none answered for 7s"]
+    assert told(outstanding=0) == []
+
+
 def test_the_host_says_when_its_disk_is_full() -> None:
     line = host_line(storing(), 120, LOOK).text
     for needed in ("CPU 34 %", "memory 121.0/512.0 GB", "disk free 2.3 TB  full in 11h 11m", "shm free 240.0 GB"):
@@ -191,3 +253,15 @@ def test_all_figures_take_two_lines_at_most(width: int) -> None:
     assert servers_height(status) == 3
     assert 3 <= full_height(status, width, LOOK) <= 5
     assert full_height(status, 200, LOOK) == 3
+
+
+def test_a_store_on_a_disk_of_its_own_is_named_with_the_time_until_it_is_full() -> None:
+    status = storing(disk_full_in_s=3_000.0, disk_full_path="/big/raid")
+    assert status.host is not None
+    status.host.disks = [
+        DiskReading(path="/data/run", uses=["run", "dumps"], free_bytes=2 * 10**12, total_bytes=3 * 10**12),
+        DiskReading(path="/big/raid", uses=["store"], free_bytes=41 * 10**9, total_bytes=7 * 10**12),
+    ]
+    text = host_line(status, 140, LOOK).text
+    assert "disk free 2.0 TB  store free 41.0 GB (/big/raid)  full in 50m 00s" in text
+    assert "shm free" not in text, "one disk is not shown twice"

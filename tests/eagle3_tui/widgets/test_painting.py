@@ -13,7 +13,7 @@ from textual.strip import Strip
 
 from eagle3_tui.widgets.painting import CellsUpdate, cells_only
 
-ROWS = ["abcdefghijklmnopqrst", "ABCDE漢字FGHIJKLMNOP", "01234567890123456789"]
+ROWS = ["abcdefghijklmnopqrst", "ABCDE漢字FGHIJKLMNOP", "0123█▌▏…●56789é12345"]
 
 
 def update(*spans: tuple[int, int, int]) -> ChopsUpdate:

@@ -8,7 +8,7 @@ import pytest
 from textual.strip import Strip
 
 from contracts.records import Event, Severity
-from contracts.status import RunState, RunStatus
+from contracts.status import DatasetStage, RunState, RunStatus
 from eagle3_tui.feed.state import View
 from eagle3_tui.keys import usable_keys
 from eagle3_tui.terminal import Capabilities
@@ -23,12 +23,14 @@ from tests.eagle3_tui.samples import (
     NO_PROGRESS,
     NOW,
     alert,
+    dataset,
     extracting,
     finished,
     running,
     server,
     stopped,
     storing,
+    totals,
 )
 
 LOOK = look_for(Capabilities())
@@ -40,7 +42,11 @@ def texts(lines: list[Strip]) -> list[str]:
 
 
 def header(view: View, width: int = 120) -> list[str]:
-    return texts(header_lines(view, width, LOOK))
+    return texts(header_lines(view, width, header_height(view, width, 30, LOOK), LOOK))
+
+
+def lines_of(view: View, width: int = 120, screen: int = 30) -> int:
+    return header_height(view, width, screen, LOOK)
 
 
 def test_eta_is_a_time_of_day_and_a_span() -> None:
@@ -87,13 +93,46 @@ def test_no_alert_is_said_and_no_check_mark_where_nothing_runs() -> None:
 
 def test_old_figures_are_called_old() -> None:
     view = View(running(), age_s=12.0, problem="can't read /data/run: Stale file handle")
-    assert header_height(view) == 4
+    assert lines_of(view) == 4
     assert header(view)[3].strip() == "what you see is 12s old; can't read /data/run: Stale file handle"
 
 
 def test_a_run_without_reason_takes_three_lines() -> None:
-    assert header_height(View(running())) == len(header(View(running()))) == 3
-    assert len(header(View())) == header_height(View()) == 3
+    assert lines_of(View(running())) == len(header(View(running()))) == 3
+    assert len(header(View())) == lines_of(View()) == 3
+
+
+def test_a_reason_is_said_whole_where_there_is_room() -> None:
+    reason = "http://127.0.0.1:30000 refused: layers are [2, 30, 57], run.toml asks for [2, 30, 58]; see eagle3 check"
+    view = View(running(state=RunState.STALLED, reason=reason))
+    assert header(view, 200)[3].strip() == f"stalled: {reason}"
+    assert lines_of(view, 80) == 5
+    assert " ".join(row.strip() for row in header(view, 80)[3:]) == f"stalled: {reason}"
+    assert lines_of(view, 80, screen=20) == 4
+    (row,) = texts(header_lines(view, 80, 4, LOOK))[3:]
+    assert row.strip().endswith("…")
+    endless = View(running(reason="word " * 200))
+    assert lines_of(endless, 80) == len(header(endless, 80)) == 6
+
+
+def test_what_is_given_up_stands_beside_what_is_done() -> None:
+    status = finished()
+    status.datasets = [dataset("a", DatasetStage.FINISHED, target_tokens=None, prompts=98, done=97, quarantined=1)]
+    status.datasets[0].refused, status.totals = 2, totals(status.datasets)
+    line = header(View(status))[1]
+    assert "97 %  + 3 % given up" in line
+    assert line.split()[0] == "█" * (len(line.split()[0]) - 1) + "╳"
+    short = finished()
+    short.datasets = [dataset("a", DatasetStage.FINISHED, target_tokens=100, completion_tokens=60)]
+    short.totals = totals(short.datasets)
+    assert "60 %  + 40 % short of the target" in header(View(short))[1]
+    assert "given up" not in header(View(finished()))[1]
+
+
+def test_speeds_of_a_large_cluster_fit() -> None:
+    status = running()
+    status.totals.tokens_per_s, status.totals.tokens_per_s_run = 123_456.0, 1_234_567.0
+    assert "123 k tok/s now   1.2 M run" in header(View(status))[1]
 
 
 def test_unknown_counts_and_waiting_are_shown_when_there_are_any() -> None:
@@ -120,11 +159,11 @@ def test_finished_with_prompts_given_up_is_no_plain_success() -> None:
 
 def test_the_store_has_a_line_of_its_own() -> None:
     lines = header(View(storing()), 120)
-    assert len(lines) == header_height(View(storing())) == 4
+    assert len(lines) == lines_of(View(storing())) == 4
     assert lines[3].split("  ")[0].strip().startswith("stored 33,")
     for part in ("2.3 TB", "57 MB/s", "dumps 3.1/16.0 GB", "passes 16", "checks failed 3  (ids 2, zero_row 1)"):
         assert part in lines[3]
-    assert header_height(View(storing(reason="by command"))) == 5
+    assert lines_of(View(storing(reason="by command"))) == 5
     calm = storing()
     assert calm.totals.hidden is not None
     calm.totals.hidden.checks = {}

@@ -20,7 +20,7 @@ from eagle3_tui.terminal import Capabilities
 from eagle3_tui.widgets.curve import curve_rows, points_per_cell, scale, tick_rows, time_places
 from eagle3_tui.widgets.look import look_for
 from eagle3_tui.widgets.plot import HistoryPlot
-from eagle3_tui.widgets.plot_lines import curve_cells, plot_lines
+from eagle3_tui.widgets.plot_lines import _label, curve_cells, plot_lines
 from tests.eagle3_tui.samples import NOW, running
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -285,3 +285,25 @@ def test_colours(snap_compare: Any) -> None:
         await pilot.pause()
 
     assert snap_compare(Shown(Asked()), terminal_size=(100, 10), run_before=show)
+
+
+@pytest.mark.parametrize(
+    ("value", "step", "text"),
+    [
+        (0.0, 1.0, "0"), (2500.0, 500.0, "2,500"), (10_000.0, 5000.0, "10 k"), (12_500.0, 2500.0, "12.5k"),
+        (999_000.0, 1.0, "999 k"), (1e6, 5e5, "1.0 M"), (1.25e6, 2.5e5, "1.25M"), (2.5e6, 5e5, "2.5 M"),
+        (1e7, 5e6, "10 M"), (1.75e8, 2.5e7, "175 M"), (1e9, 5e8, "1.0 G"), (0.25, 0.25, "0.25"),
+    ],
+)  # fmt: skip
+def test_numbers_of_the_axis_have_five_cells(value: float, step: float, text: str) -> None:
+    assert _label(value, step) == text
+    assert len(text) <= 5
+
+
+@given(st.floats(min_value=0.001, max_value=1e11), st.integers(min_value=2, max_value=8))
+def test_no_number_of_an_axis_is_wider_or_in_powers(most: float, ticks: int) -> None:
+    top, step = scale(most, ticks)
+    for number in range(round(top / step) + 1):
+        text = _label(number * step, step)
+        assert len(text) <= 6 if top < 1 else len(text) <= 5, text
+        assert "e" not in text or top < 1
