@@ -28,7 +28,7 @@ from contracts.work import extracts, generates
 
 STORING_WINDOW_S: Final = 600.0
 """What is to be stored yet is judged by the speed of this long."""
-FORECAST_S: Final = 2.0
+FORECAST_S: Final = 4.0
 """How old a forecast may be where time is all that went on."""
 NO_DAEMON: Final = "no daemon is running"
 

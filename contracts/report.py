@@ -58,7 +58,7 @@ def build_status(
     if heartbeat is not None:
         age = heartbeat_age(heartbeat, monotonic, now)
     works = {name: dataset_work(fold, dataset) for name, dataset in fold.datasets.items()}
-    storings = dataset_storings(fold)
+    storings = dataset_storings(fold, works)
     times = when_done(fold, works, storings, heartbeat, now)
     datasets = [
         _dataset(fold, dataset, works[name], storings[name], times.datasets.get(name), heartbeat, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from contracts.eta import Storing, Work, answers_to_come
@@ -46,10 +47,17 @@ class _Sums:
     stored_bytes: int
 
 
-def dataset_storings(fold: RunFold) -> dict[str, Storing]:
-    """Return what is known of the hidden states of every data set, by name."""
+def dataset_storings(fold: RunFold, works: Mapping[str, Work] | None = None) -> dict[str, Storing]:
+    """Return what is known of the hidden states of every data set, by name.
+
+    Args:
+        fold: The run.
+        works: `dataset_work` of every data set, by name, where the caller has them.
+    """
     sums = _sums(fold)
-    return {name: _storing(fold, dataset, sums) for name, dataset in fold.datasets.items()}
+    if works is None:
+        works = {name: dataset_work(fold, dataset) for name, dataset in fold.datasets.items()}
+    return {name: _storing(fold, dataset, works[name], sums) for name, dataset in fold.datasets.items()}
 
 
 def dataset_storing(fold: RunFold, dataset: DatasetFold) -> Storing:
@@ -58,7 +66,7 @@ def dataset_storing(fold: RunFold, dataset: DatasetFold) -> Storing:
     How many there are to store is unknown where a run that makes no answers has found none: nobody asks for a store
     of nothing, they are to be put there yet.
     """
-    return _storing(fold, dataset, _sums(fold))
+    return _storing(fold, dataset, dataset_work(fold, dataset), _sums(fold))
 
 
 def _sums(fold: RunFold) -> _Sums:
@@ -73,7 +81,7 @@ def _sums(fold: RunFold) -> _Sums:
     return _Sums(known, answered, stored, tokens, size)
 
 
-def _storing(fold: RunFold, dataset: DatasetFold, sums: _Sums) -> Storing:
+def _storing(fold: RunFold, dataset: DatasetFold, work: Work, sums: _Sums) -> Storing:
     to_store = dataset.to_store
     if to_store is not None:
         to_store = max(to_store - max(_strangers(fold, dataset) - dataset.responses.nameless, 0), 0)
@@ -87,7 +95,7 @@ def _storing(fold: RunFold, dataset: DatasetFold, sums: _Sums) -> Storing:
         to_store=to_store,
         # As for answers: what is stored of prompts that are no longer there settles none of those that are.
         settled=max(dataset.extract_settled - fold.events.stored_strangers.get(dataset.name, 0), 0),
-        to_come=answers_to_come(dataset_work(fold, dataset), mean),
+        to_come=answers_to_come(work, mean),
         sample_tokens=tokens / stored if stored else None,
         sample_bytes=size / stored if stored else None,
     )

@@ -16,6 +16,8 @@ from rich.console import RenderableType
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Resize
 from textual.screen import Screen
 from textual.timer import Timer
@@ -32,6 +34,7 @@ from eagle3_tui import crash, taking
 from eagle3_tui.control import ALL, Control, Sender
 from eagle3_tui.dialogs.fields import Field
 from eagle3_tui.dialogs.form import FormDialog, Preview
+from eagle3_tui.driver import PatientDriver
 from eagle3_tui.feed.state import Feed, Source, View
 from eagle3_tui.feed.watcher import Watcher
 from eagle3_tui.keys import APP_KEYS
@@ -129,6 +132,11 @@ class Eagle3App(App[int], inherit_bindings=False):
         self._silence: Timer | None = None
         self._settled = False
         """The first reading was shown."""
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return Textual's choice, or what spares the processor in its place."""
+        chosen = super().get_driver_class()
+        return PatientDriver if chosen is LinuxDriver else chosen
 
     def on_load(self) -> None:
         """Heed signals before anything of the terminal is changed."""

@@ -68,7 +68,12 @@ def encodable(text: str) -> str:
 
 def cell_width(text: str) -> int:
     """Return how many terminal cells a text takes that went through `visible`."""
-    return len(text) if text.isascii() else sum(map(_cells, text))
+    return len(text) if text.isascii() else _width(text)
+
+
+@lru_cache(maxsize=4096)
+def _width(text: str) -> int:
+    return sum(map(_cells, text))
 
 
 @lru_cache(maxsize=4096)

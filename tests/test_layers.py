@@ -21,7 +21,7 @@ MAY_KNOW = {
 TORCH = re.compile(
     r"daemon/(embedded/(model|sampling|engine|dumping)|sglang_plugin/eagle3_sglang/(?!dump_format|layer_ids)\w+)\.py"
 )
-TEXTUAL = re.compile(r"eagle3_tui/(app|screens/\w+|dialogs/\w+|widgets/\w+)\.py")
+TEXTUAL = re.compile(r"eagle3_tui/(app|driver|screens/\w+|dialogs/\w+|widgets/\w+)\.py")
 MACHINE_PATHS = re.compile(rb"/(?:work|home|root|tmp|Users|mnt)/[A-Za-z0-9_.]+/|/work/\w")
 """Folders of somebody's machine. Such paths in a tracked file work on that machine alone."""
 

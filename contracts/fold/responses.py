@@ -11,6 +11,7 @@ line. The first contradiction found so has the whole file read again, line by li
 
 from __future__ import annotations
 
+import zlib
 from typing import Annotated, Final
 
 import msgspec
@@ -312,12 +313,20 @@ class ResponseFold(msgspec.Struct):
         self.finish_reasons[reason] = self.finish_reasons.get(reason, 0) + count
 
 
+_KINDS: Final = bytes(1 if byte == ord(",") else 0 if byte in b"0123456789 " else 0xFF for byte in range(256))
+"""Of every byte: part of an id, a comma, or anything else."""
+_ADLER: Final = 65_520
+"""Below it the lower half of an Adler-32 is the sum of all bytes, and one more."""
+
+
 def _count_ids(ids: bytearray) -> int | None:
     """Return how many ids these are, or None when it is anything but ids and commas."""
-    commas = ids.translate(None, b"0123456789 ")  # one pass at C speed
-    if commas != b"," * len(commas):
+    kinds = ids.translate(_KINDS)
+    if 0xFF in kinds:
         return None
-    return len(commas) + 1 if commas or ids.strip() else 0
+    # Nothing else at hand adds bytes up as quickly: `bytes.count` takes three times as long where there are so many.
+    commas = (zlib.adler32(kinds) & 0xFFFF) - 1 if len(kinds) < _ADLER else kinds.count(1)
+    return commas + 1 if commas or ids.strip() else 0
 
 
 def _new_reason(reason: str, reasons: dict[str, int]) -> bool:

@@ -69,9 +69,9 @@ class HostCollector:
                 device = there.stat().st_dev
                 if device not in found:
                     usage = psutil.disk_usage(str(there))
-                    found[device] = DiskReading(
-                        path=os.path.realpath(there), uses=[], free_bytes=usage.free, total_bytes=usage.total
-                    )
+                    # A name need not be UTF-8, a record must.
+                    path = os.fsencode(os.path.realpath(there)).decode("utf-8", "backslashreplace")
+                    found[device] = DiskReading(path=path, uses=[], free_bytes=usage.free, total_bytes=usage.total)
             except OSError:
                 continue  # a link that leads nowhere, a disk that is gone: nothing is known of it
             found[device].uses.append(use)

@@ -43,6 +43,17 @@ class Canvas(Widget):
         self._lines = []
         self._repaint()
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return a part of the lines.
+
+        Where nothing is around them and nothing recolours them (NO_COLOR does) they are as they are shown: Textual's
+        own way to find that out takes as long as all else of a frame.
+        """
+        if self.size != self.outer_size or self.get_line_filters():
+            return super().render_lines(crop)
+        first, last = crop.column_span
+        return [self.render_line(y).crop(first, last) for y in crop.line_range]
+
     def render_line(self, y: int) -> Strip:
         """Return one line of the screen (Textual's line API)."""
         return self._lines[y] if y < len(self._lines) else Strip.blank(self.size.width)

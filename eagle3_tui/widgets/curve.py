@@ -16,8 +16,8 @@ _ASCII: Final = " .:|#"
 _NICE: Final = (1.0, 2.0, 2.5, 5.0)
 _INTERVALS: Final = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800)
 """Seconds between two times below the curve."""
-_LEAST: Final = 1e-9
-"""No scale is made for less: its steps could not be told from 0."""
+_LEAST: Final = 0.01
+"""No scale is made for less: its steps would be too long to write, or could not be told from 0."""
 _TIME_CELLS: Final = 12
 """At least from one time to the next."""
 

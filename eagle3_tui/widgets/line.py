@@ -166,6 +166,20 @@ def flow(groups: Sequence[Group], width: int, most: int, look: Look, *, indent: 
 
     The first line begins at the margin, the others ``indent`` cells further in.
     """
+    lines = _parted(groups, width, most, indent)
+    drawn = [line(lines[0], width, look)]
+    for more in lines[1:]:
+        lead = min(indent, width)
+        drawn.append(Strip.join([strip([], lead, look), line(more, width - lead, look)]))
+    return drawn
+
+
+def flow_height(groups: Sequence[Group], width: int, most: int, *, indent: int = 3) -> int:
+    """Return how many lines `flow` makes."""
+    return len(_parted(groups, width, most, indent))
+
+
+def _parted(groups: Sequence[Group], width: int, most: int, indent: int) -> list[list[Group]]:
     lines: list[list[Group]] = [[]]
     used = 0
     """Cells that the last line takes at least."""
@@ -179,8 +193,4 @@ def flow(groups: Sequence[Group], width: int, most: int, look: Look, *, indent: 
             lines.append([])
         used = used + GAP + least if lines[-1] else least
         lines[-1].append(entry)
-    drawn = [line(lines[0], width, look)]
-    for more in lines[1:]:
-        lead = min(indent, width)
-        drawn.append(Strip.join([strip([], lead, look), line(more, width - lead, look)]))
-    return drawn
+    return lines

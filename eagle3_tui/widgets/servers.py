@@ -14,7 +14,7 @@ from eagle3_tui.feed.state import View
 from eagle3_tui.text import human_duration, human_exact, human_percent, human_rate
 from eagle3_tui.widgets.canvas import Canvas
 from eagle3_tui.widgets.host import host_groups
-from eagle3_tui.widgets.line import Group, flow, group, labelled, line
+from eagle3_tui.widgets.line import Group, flow, flow_height, group, labelled, line
 from eagle3_tui.widgets.look import Look
 
 STARTING: Final = "starting"
@@ -47,7 +47,11 @@ def servers_height(status: RunStatus | None) -> int:
 
 def full_height(status: RunStatus | None, width: int, look: Look) -> int:
     """Return how many lines show every figure of every server and of the host."""
-    return len(_all_lines(status, width, _LINES, look)) if status else 0
+    if status is None:
+        return 0
+    parts = [_server_groups(server, status, look) for server in status.servers]
+    parts += [host_groups(status, look)] if status.host is not None else []
+    return sum(flow_height(groups, width, _LINES) for groups in parts)
 
 
 def server_line(server: ServerReading, status: RunStatus, width: int, look: Look) -> Strip:

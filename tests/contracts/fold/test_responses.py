@@ -538,3 +538,28 @@ class TestCases:
         name = f"shapes/{path.name}"
         assert summary(self.read(name, bulk=True)) == summary(self.read(name))
         assert self.read(name).unreadable.count == 0
+
+
+@pytest.mark.parametrize(
+    ("ids", "count"),
+    [
+        (b"", 0),
+        (b"  ", 0),
+        (b"7", 1),
+        (b"1,2, 3", 3),
+        (b",".join(b"%d" % number for number in range(2000)), 2000),
+        (b"1," * 32_759 + b"1", 32_760),
+        (b"1," * 32_760 + b"1", 32_761),
+        (b"," * 65_519, 65_520),
+        (b"," * 65_520, 65_521),
+        (b"," * 200_000, 200_001),
+        (b"1," * 100_000 + b"1", 100_001),
+        (b"1,-2", None),
+        (b"1,2.5", None),
+        (b'1,"2"', None),
+        (b"1,\xff", None),
+        (b"1,2\0", None),
+    ],
+)
+def test_ids_are_counted_as_they_stand(ids: bytes, count: int | None) -> None:
+    assert responses_module._count_ids(bytearray(ids)) == count

@@ -59,7 +59,7 @@ async def test_a_fault_of_our_own_that_ends_it_is_told_before_the_end(
     def broken(*_: object) -> None:
         raise KeyError("odd")
 
-    monkeypatch.setattr("daemon.session.needs_of", broken)
+    monkeypatch.setattr("daemon.course.needs_of", broken)
     async with ScriptedSglang() as server:
         run = make_run(tmp_path, [server.url], {"B1": prompt_lines(3)})
         with pytest.raises(KeyError):

@@ -93,7 +93,7 @@ def test_no_size_is_taken_as_80x24(folder: Path) -> None:
     try:
         terminal.until("watching", "q leave")
         terminal.child.setwinsize(5, 20)
-        terminal.until("too small")
+        terminal.until("needs 40x12")
         terminal.child.setwinsize(24, 80)
         terminal.until("q leave")
         terminal.child.send("q")

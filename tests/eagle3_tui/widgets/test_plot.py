@@ -300,7 +300,7 @@ def test_numbers_of_the_axis_have_five_cells(value: float, step: float, text: st
     assert len(text) <= 5
 
 
-@given(st.floats(min_value=0.001, max_value=1e11), st.integers(min_value=2, max_value=8))
+@given(st.floats(min_value=0.0, max_value=1e11), st.integers(min_value=2, max_value=8))
 def test_no_number_of_an_axis_is_wider_or_in_powers(most: float, ticks: int) -> None:
     top, step = scale(most, ticks)
     for number in range(round(top / step) + 1):
