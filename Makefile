@@ -26,7 +26,7 @@ demo: $(STAMP) ## the whole job on the embedded server, in the TUI (HEADLESS=1: 
 	$(BIN)/eagle3 demo $(if $(HEADLESS),--headless)
 
 test: $(STAMP) ## all tests but those of the real SGLang and the trainers (under 5 minutes on 2 cores)
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(LONG_TESTS) $(OTHER_TESTS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile $(LONG_TESTS) $(OTHER_TESTS)
 
 test-sglang: $(STAMP) ## the same job against the real SGLang on the CPU; builds its own environment (.venv-sglang)
 	$(BIN)/python -m tests.sglang.environment

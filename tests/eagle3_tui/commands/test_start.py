@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from contracts.commands import Ping
-from contracts.control_client import send
+from contracts.control_client import DaemonNotRunning, send
 from contracts.daemon_info import read_daemon_info
 from contracts.liveness import look
 from contracts.run_dir import SOCKET_PATH_LIMIT, RunDir
@@ -117,10 +118,15 @@ def test_a_run_whose_work_is_done_is_not_said_to_be_running(eagle3: Eagle3, idle
 def test_the_foreground_becomes_the_daemon(idle: RunDir) -> None:
     command = [sys.executable, "-m", "eagle3_tui", "start", "--foreground", idle.path]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
-        while not idle.socket.exists():
-            assert process.poll() is None
-        assert send(idle.socket, Ping()).result["pid"] == process.pid
-        process.terminate()
+        try:
+            answer = None
+            while answer is None:
+                assert process.poll() is None
+                with suppress(DaemonNotRunning):  # the socket has its name before somebody listens
+                    answer = send(idle.socket, Ping())
+            assert answer.result["pid"] == process.pid
+        finally:
+            process.terminate()
         process.wait()
     assert look(idle).alive is False
 
