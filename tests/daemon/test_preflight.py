@@ -148,7 +148,8 @@ def test_what_a_run_that_only_extracts_will_capture(tmp_path: Path) -> None:
     assert (found.samples, found.tokens, found.coming_samples, found.coming_tokens) == (4, 24, 0, 0)
 
 
-async def test_a_run_that_only_extracts_answers_nothing(tmp_path: Path) -> None:
+async def test_a_run_that_only_extracts_answers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.extract.rows_of_servers.PROBE_DUMP_S", 0.01)  # this server dumps nothing
     async with ScriptedSglang() as server:
         run = make_run(tmp_path, [server.url], {"B1": prompt_lines(1)}, extract={"layers": [1]}, stages=["extract"])
         said = "\n".join(finding.what for finding in (await check_run(run)).findings)
