@@ -82,8 +82,12 @@ class Stopwatch:
 
 @contextmanager
 def no_syncs() -> Iterator[None]:
-    """The same work, nothing waited for."""
-    with mock.patch.object(os, "fdatasync", lambda _: None), mock.patch.object(os, "fsync", lambda _: None):
+    """The same work, nothing of the disk waited for, nor begun early."""
+    with (
+        mock.patch.object(os, "fdatasync", lambda _: None),
+        mock.patch.object(os, "fsync", lambda _: None),
+        mock.patch.object(os, "posix_fadvise", lambda *_: None),
+    ):
         yield
 
 
