@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,6 +57,17 @@ def disk_words(disk: DiskReading) -> str:
     """Return what a disk is: ``the disk of run directory and store, /data/my_run``."""
     path = f", {disk.path}" if disk.path else ""
     return f"the disk of {' and '.join(_WORDS.get(use, use) for use in disk.uses)}{path}"
+
+
+def folder_on(disk: DiskReading, fold: RunFold) -> str:
+    """Return a folder on a disk; lines of earlier versions name none, and mean the run's."""
+    return disk.path or str(fold.run.path)
+
+
+def see_what_fills(folders: Iterable[str]) -> str:
+    """Return the commands that show what fills the disks of these folders."""
+    paths = " ".join(sorted({shlex.quote(folder) for folder in folders}))
+    return f"See what fills it: df -h {paths}; du -xhd2 {paths} | sort -h | tail."
 
 
 def full_first(fold: RunFold, now: float) -> FullDisk | None:

@@ -396,6 +396,10 @@ RECORDS: Final[dict[str, type[msgspec.Struct]]] = {
     "event": Event,
 }
 
+INDEX_DECODER: Final[msgspec.json.Decoder[StoredSample | DroppedSample]] = msgspec.json.Decoder(
+    StoredSample | DroppedSample
+)
+"""Of the lines of ``hidden_states.jsonl``."""
 _ENCODER: Final = msgspec.json.Encoder()
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from contracts.alerts import View, current_alerts
-from contracts.disks import full_first
+from contracts.disks import folder_on, full_first
 from contracts.eta import DONE, Eta, Storing, Work, is_finished, is_stored, unknown
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.places import KEPT
@@ -65,7 +65,7 @@ def build_status(
         for name, dataset in fold.datasets.items()
     ]
     finished = fold.config is not None and all(dataset.stage in DONE_STAGES for dataset in datasets)
-    view = View(fold, liveness, heartbeat, now, age, finished)
+    view = View(fold, liveness, heartbeat, now, age, finished, storings)
     state, reason = run_state(view)
     totals = _totals(fold, datasets, now, alive)
     _set_eta(totals, _total_eta(datasets, times.total))
@@ -101,7 +101,7 @@ def build_status(
         taking=heartbeat.taking if heartbeat and extracts(fold) else None,
         store_trouble=heartbeat.store_trouble if heartbeat else None,
         disk_full_in_s=None if full is None else _rounded(full.in_s),
-        disk_full_path=None if full is None else full.disk.path or str(fold.run.path),
+        disk_full_path=None if full is None else folder_on(full.disk, fold),
         stall_after_s=fold.config.alerts.stall_after_s if fold.config else None,
     )
     for status in datasets:

@@ -168,3 +168,8 @@ def _folders(parent: Path) -> list[Path]:
         return [child for child in parent.iterdir() if child.is_dir()]
     except OSError:
         return []
+
+
+def path_text(path: Path | str) -> str:
+    """Return a path as a record can hold it: a name need not be UTF-8."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -5,13 +5,11 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from contracts.clock import Clock
 from contracts.commands import Reply, Retry, Set
 from contracts.fold.events import SET
 from contracts.fold.run import RunFold
-from contracts.journal.append import Journal
+from contracts.journal.append import append_durably
 from contracts.records import Event, FailureClass, Requeue, Severity, Stage, encode_line
 from contracts.run_dir import RunDir
 from daemon.single import SingleInstance
@@ -58,7 +56,7 @@ def record_command(path: Path, command: Set | Retry) -> Reply:
 def _set(fold: RunFold, command: Set) -> Reply:
     said = set_message(fold, command)
     event = Event(at=Clock().now(), severity=Severity.INFO, kind=SET, message=said, data=set_data(command))
-    _append(fold.run.events, event)
+    append_durably(fold.run.events, encode_line(event))
     return Reply(ok=True, message=f"{said}: {LATER}")
 
 
@@ -76,16 +74,7 @@ def _retry(fold: RunFold, command: Retry) -> Reply:
         return Reply(ok=True, message=nothing_to_retry(command), result={"samples": 0})
     for name, found in matching.items():
         if found:
-            _append(fold.datasets[name].folder.failures, record)
+            append_durably(fold.datasets[name].folder.failures, encode_line(record))
     event = Event(at=at, severity=Severity.INFO, kind="control.retry", message=str(total), dataset=command.dataset)
-    _append(fold.run.events, event)
+    append_durably(fold.run.events, encode_line(event))
     return Reply(ok=True, message=f"{total}: {LATER}", result={"samples": total.samples})
-
-
-def _append(path: Path, record: msgspec.Struct) -> None:
-    journal = Journal(path)
-    try:
-        journal.append(encode_line(record))
-        journal.sync()
-    finally:
-        journal.close()

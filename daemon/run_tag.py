@@ -7,13 +7,12 @@ record in it says, gets a tag of its own, and leaves the dumps of what it was co
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 import msgspec
 
 from contracts.journal.durable import replace_file
-from contracts.run_dir import RunDir
+from contracts.run_dir import RunDir, path_text
 
 
 class KeptTag(msgspec.Struct):
@@ -81,5 +80,4 @@ def _new_tag(run: Path) -> str:
 
 
 def _absolute(run: Path) -> str:
-    # Names of files need not be UTF-8, and come as lone surrogates, which JSON cannot hold.
-    return os.fsencode(run.resolve()).decode("utf-8", "backslashreplace")
+    return path_text(run.resolve())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from typing import Final
 
 from contracts.alerts.view import View, make_alert
-from contracts.disks import RUN, STORE, disk_words, disks_of
+from contracts.disks import RUN, STORE, disk_words, disks_of, folder_on, see_what_fills
 from contracts.rates import median_tokens_per_s, tokens_per_s
 from contracts.records import DiskReading, GpuSample, HostSample, ServerSample, Severity
 from contracts.status import AlertStatus
@@ -169,12 +168,11 @@ def _disk(view: View) -> Iterator[AlertStatus]:
     if not short:
         return
     said = [f"{_free(disk)} on {disk_words(disk)}" for disk in short]
-    paths = " ".join(sorted({shlex.quote(disk.path or str(view.fold.run.path)) for disk in short}))
     yield make_alert(
         "disk_short",
         Severity.CRITICAL,
         f"{'; '.join(said)}; limit {human_bytes(least)}",
-        f"See what fills it: df -h {paths}; du -xhd2 {paths} | sort -h | tail. Make room: a full disk pauses the run, "
+        f"{see_what_fills(folder_on(disk, view.fold) for disk in short)} Make room: a full disk pauses the run, "
         "which goes on by itself when there is room.",
     )
 

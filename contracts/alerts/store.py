@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from typing import Final
 
 from contracts.alerts.run import stalled_for_s
 from contracts.alerts.view import View, make_alert
-from contracts.disks import STORE, disk_words, full_disks
+from contracts.disks import STORE, disk_words, folder_on, full_disks, see_what_fills
 from contracts.eta import Storing, bytes_to_store, is_stored
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.history import History
 from contracts.records import Severity
 from contracts.status import AlertStatus
 from contracts.wording import counted, human_bytes
-from contracts.work import dataset_storings, extracts
+from contracts.work import extracts
 
 FULL_PCT: Final = 90.0
 """From this share of its budget on the dump folder is nearly full."""
@@ -65,19 +64,18 @@ def _store_disk(view: View) -> Iterator[AlertStatus]:
     full = next((each for each in full_disks(view.fold, view.now) if STORE in each.disk.uses), None)
     if full is None or full.disk.free_bytes is None:
         return
-    left = [bytes_to_store(storing) for storing in dataset_storings(view.fold).values()]
+    left = [bytes_to_store(storing) for storing in view.storings.values()]
     known = sum(each for each in left if each is not None)
     if known <= full.disk.free_bytes:
         return
-    path = shlex.quote(full.disk.path or str(view.fold.run.path))
     least = "at least " if any(each is None for each in left) else ""
     yield make_alert(
         "store_disk",
         Severity.CRITICAL if full.in_s < HOUR_S else Severity.WARNING,
         f"{disk_words(full.disk)}, is full in {_span(full.in_s)}, before the run is done: {least}{human_bytes(known)} "
         f"are still to be stored, {human_bytes(full.disk.free_bytes)} are free",
-        f"See what fills it: df -h {path}; du -xhd2 {path} | sort -h | tail. Make room, or move the store to a larger "
-        "disk. When it is full the run pauses, and goes on when there is room.",
+        f"{see_what_fills([folder_on(full.disk, view.fold)])} Make room, or move the store to a larger disk. "
+        "When it is full the run pauses, and goes on when there is room.",
     )
 
 
@@ -118,7 +116,7 @@ def _stuck_for_s(view: View, least_s: float) -> float | None:
     last = _newest(began, histories)
     if view.now - last < least_s:
         return None
-    storings = list(dataset_storings(view.fold).values())
+    storings = list(view.storings.values())
     if all(is_stored(storing) for storing in storings):
         return None
     if last == max(began) or not _waited_at(datasets, storings, last):

@@ -10,7 +10,7 @@ from contracts.fold.dataset import DatasetFold
 from contracts.records import Severity
 from contracts.status import AlertStatus
 from contracts.wording import counted
-from contracts.work import dataset_storing, extracts, generates
+from contracts.work import extracts, generates
 
 
 def _extract_halted(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
@@ -80,7 +80,7 @@ def _mixed(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
 def _nothing_to_store(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
     if not extracts(view.fold) or generates(view.fold) or not dataset.prompts_to_answer:
         return
-    if dataset_storing(view.fold, dataset).to_store is None:
+    if view.storings[dataset.name].to_store is None:
         yield make_alert(
             "nothing_to_store",
             Severity.WARNING,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from contracts.eta import Storing
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.run import RunFold
 from contracts.liveness import Liveness
@@ -23,6 +24,8 @@ class View:
     now: float
     heartbeat_age_s: float | None
     finished: bool
+    storings: dict[str, Storing]
+    """What is known of the hidden states of each data set."""
 
     @property
     def limits(self) -> Alerts:

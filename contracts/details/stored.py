@@ -7,8 +7,9 @@ from typing import Final
 
 import msgspec
 
+from contracts.details.latest import UNREADABLE
 from contracts.details.windows import Line, lines_before
-from contracts.records import DroppedSample, StoredSample
+from contracts.records import INDEX_DECODER, DroppedSample
 from contracts.sample_id import sample_key
 
 
@@ -35,8 +36,6 @@ class StoredRecord(msgspec.Struct, frozen=True):
 
 STORED: Final = "stored"
 TAKEN_OUT: Final = "taken out"
-UNREADABLE: Final = "unreadable"
-_DECODER: Final[msgspec.json.Decoder[StoredSample | DroppedSample]] = msgspec.json.Decoder(StoredSample | DroppedSample)
 
 
 def latest_stored(path: Path, end: int | None, count: int) -> tuple[StoredRecord, ...]:
@@ -55,7 +54,7 @@ def latest_stored(path: Path, end: int | None, count: int) -> tuple[StoredRecord
 
 def _record(line: Line) -> StoredRecord:
     try:
-        record = _DECODER.decode(line.text)
+        record = INDEX_DECODER.decode(line.text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return StoredRecord(line.offset, None, UNREADABLE, why=str(error))
     key = sample_key(record.sample_id).decode("utf-8", "backslashreplace")

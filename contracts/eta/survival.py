@@ -80,28 +80,25 @@ class Survival:
     def area(self, tokens: float) -> float:
         """Return the integral from 0: the tokens that an answer has, in the mean, among its first so many."""
         index, part = self._place(tokens)
-        if part is None:
-            return self._areas[index]
-        low, width = self._shares[index], self._edges[index + 1] - self._edges[index]
-        return self._areas[index] + part * width * (low + part * (self._shares[index + 1] - low) / 2)
+        return self._areas[index] if part is None else self._area_within(index, part)
 
     def areas(self, tokens: Iterable[float]) -> list[float]:
         """Return `area` of many, ascending: one walk along the edges."""
-        edges, shares, areas = self._edges, self._shares, self._areas
-        index, last, found = 0, len(edges) - 1, []
+        edges, index, found = self._edges, 0, []
         for at in tokens:
             if at <= 0:
-                found.append(areas[0])
-                continue
-            if at >= edges[-1]:
-                found.append(areas[last])
-                continue
-            while edges[index + 1] <= at:
-                index += 1
-            low, width = shares[index], edges[index + 1] - edges[index]
-            part = (at - edges[index]) / width
-            found.append(areas[index] + part * width * (low + part * (shares[index + 1] - low) / 2))
+                found.append(self._areas[0])
+            elif at >= edges[-1]:
+                found.append(self._areas[-1])
+            else:
+                while edges[index + 1] <= at:
+                    index += 1
+                found.append(self._area_within(index, (at - edges[index]) / (edges[index + 1] - edges[index])))
         return found
+
+    def _area_within(self, index: int, part: float) -> float:
+        low, width = self._shares[index], self._edges[index + 1] - self._edges[index]
+        return self._areas[index] + part * width * (low + part * (self._shares[index + 1] - low) / 2)
 
     def _place(self, tokens: float) -> tuple[int, float | None]:
         if tokens <= 0:
@@ -155,9 +152,7 @@ class Ages:
         spread, standing = survival.area(most) - survival.area(least), survival.at(most)
         shares = [0.0] * len(tokens)
         if first > 0 and standing > 0:
-            shares = [
-                share + first * survival.at(most + at) / standing for share, at in zip(shares, tokens, strict=True)
-            ]
+            shares = [first * survival.at(most + at) / standing for at in tokens]
         if first >= 1.0 or spread <= 0:
             return shares
         beyond = survival.areas([most + at for at in tokens])

@@ -15,10 +15,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from contracts.fold.dataset import DatasetFold, DatasetState
+from contracts.fold.dataset import PARTS, DatasetFold, DatasetState
 from contracts.fold.slices import Piece, encode, encoded, map_head, pieces
 from contracts.journal.tail import Position
-from contracts.run_dir import FAILURES, HIDDEN_STATES, PROMPTS, RESPONSES
 
 VERSION: Final = 7
 """Raised whenever any fold counts differently than before."""
@@ -27,8 +26,6 @@ _SAMPLES: Final = 16
 _SAMPLE_BYTES: Final = 256
 _LAST_BYTES: Final = 4096
 _DIGEST: Final = 32
-_PARTS: Final = {PROMPTS: "prompts", RESPONSES: "responses", FAILURES: "failures", HIDDEN_STATES: "hidden"}
-"""Fields of a `DatasetState`, in their order, by the file that they are of."""
 
 
 class FileMark(msgspec.Struct):
@@ -77,7 +74,7 @@ class Snapshot:
         """Copy them file by file, as each is then: between two steps they may go on."""
         for dataset in self._datasets:
             parts: dict[str, _Part] = {}
-            for file, part in _PARTS.items():
+            for file, part in PARTS.items():
                 tail = dataset.tails[file]
                 parts[file] = _Part(tail.path, tail.position, pieces(getattr(dataset.state, part)))
                 yield
@@ -100,7 +97,7 @@ class Snapshot:
                 encode(name) + map_head(2) + encode("marks") + encode(marks) + encode("state") + map_head(len(parts))
             )
             for file, part in parts.items():
-                body += encode(_PARTS[file])
+                body += encode(PARTS[file])
                 for piece in part.state:
                     for slice_ in encoded(piece):
                         body += slice_
@@ -150,7 +147,7 @@ def _restore(dataset: DatasetFold, saved: SavedDataset) -> list[str]:
         if doubt:
             notes.append(f"{tail.path}: {doubt} since the checkpoint; counted again")
             continue
-        setattr(dataset.state, _PARTS[name], getattr(saved.state, _PARTS[name]))
+        setattr(dataset.state, PARTS[name], getattr(saved.state, PARTS[name]))
         tail.position = mark.position
     return notes
 

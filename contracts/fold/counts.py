@@ -5,10 +5,11 @@ Every status asks several times, of every data set: what has not changed since i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from contracts.fold.failures import FailureFold
+from contracts.fold.failures import FailureFold, SampleFailure
 from contracts.fold.hidden import HiddenFold
 from contracts.fold.prompts import PromptFold
 from contracts.fold.responses import ResponseFold
@@ -63,18 +64,28 @@ class Counts:
         usable, masked = self.usable_prompts, self.usable_pretokenized
         return None if usable is None or masked is None else usable - masked
 
+    def open_failures(self) -> Iterator[tuple[bytes, SampleFailure]]:
+        """Yield samples whose last attempt failed and that have no response."""
+        for key, failure in self._failures.samples.items():
+            if key not in self._responses.done:
+                yield key, failure
+
+    def given_up(self) -> Iterator[tuple[bytes, SampleFailure]]:
+        """Yield samples that are not sent again unless a person says so."""
+        for key, failure in self.open_failures():
+            if failure.next is NextStep.QUARANTINED:
+                yield key, failure
+
     @cached_property
     def failed(self) -> int:
         """Samples that failed and have no response; quarantined ones included."""
-        samples, done = self._failures.samples, self._responses.done
-        known = sum(key not in done for key in samples)
-        return known + sum(key not in samples for key in self._responses.failures)
+        known = sum(1 for _ in self.open_failures())
+        return known + sum(key not in self._failures.samples for key in self._responses.failures)
 
     @cached_property
     def quarantined(self) -> int:
         """Samples without a response that are not sent again unless a person says so."""
-        done, given_up = self._responses.done, NextStep.QUARANTINED
-        return sum(failure.next is given_up and key not in done for key, failure in self._failures.samples.items())
+        return sum(1 for _ in self.given_up())
 
     @cached_property
     def extract_tally(self) -> ExtractTally:

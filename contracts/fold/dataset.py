@@ -18,7 +18,8 @@ from contracts.journal.tail import LineSink, Tail
 from contracts.records import NextStep
 from contracts.run_dir import FAILURES, HIDDEN_STATES, PROMPTS, RESPONSES, DatasetDir
 
-_PARTS: Final = {PROMPTS: "prompts", RESPONSES: "responses", FAILURES: "failures", HIDDEN_STATES: "hidden"}
+PARTS: Final = {PROMPTS: "prompts", RESPONSES: "responses", FAILURES: "failures", HIDDEN_STATES: "hidden"}
+"""Fields of a `DatasetState`, in their order, by the file that they are of."""
 
 
 class DatasetState(msgspec.Struct):
@@ -71,7 +72,7 @@ class DatasetFold:
 
     def sink(self, file: str) -> LineSink:
         """Return the fold of one of the four files, by its name."""
-        sink: LineSink = getattr(self.state, _PARTS[file])
+        sink: LineSink = getattr(self.state, PARTS[file])
         return sink
 
     def poll(self, most_bytes: int | None = None) -> bool:
@@ -131,10 +132,8 @@ class DatasetFold:
         return bool(self.usable_prompts) and self.prompts_to_answer == 0
 
     def open_failures(self) -> Iterator[tuple[bytes, SampleFailure]]:
-        """Yield samples whose last attempt failed and that have no response."""
-        for key, failure in self.failures.samples.items():
-            if key not in self.responses.done:
-                yield key, failure
+        """Return samples whose last attempt failed and that have no response."""
+        return self.counts.open_failures()
 
     @property
     def failed(self) -> int:
@@ -142,10 +141,8 @@ class DatasetFold:
         return self.counts.failed
 
     def given_up(self) -> Iterator[tuple[bytes, SampleFailure]]:
-        """Yield samples that are not sent again unless a person says so."""
-        for key, failure in self.open_failures():
-            if failure.next is NextStep.QUARANTINED:
-                yield key, failure
+        """Return samples that are not sent again unless a person says so."""
+        return self.counts.given_up()
 
     @property
     def quarantined(self) -> int:

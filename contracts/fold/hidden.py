@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from contracts.fold.anew import start_again
 from contracts.fold.history import History
 from contracts.fold.lines import located_records
 from contracts.fold.places import Place, Places
-from contracts.records import DroppedSample, StoredSample
+from contracts.records import INDEX_DECODER, DroppedSample, StoredSample
 from contracts.sample_id import sample_key
 
 
@@ -33,9 +31,6 @@ class StoredSize(msgspec.Struct, array_like=True, frozen=True, gc=False):
     bytes: int
     capture: str
     truncated: bool
-
-
-_DECODER: Final[msgspec.json.Decoder[StoredSample | DroppedSample]] = msgspec.json.Decoder(StoredSample | DroppedSample)
 
 
 class HiddenFold(msgspec.Struct):
@@ -77,7 +72,7 @@ class HiddenFold(msgspec.Struct):
 
     def feed(self, block: bytearray, end: int, offset: int, bulk: bool) -> None:
         """Apply whole lines; see `LineSink`."""
-        for place, line, record in located_records(block, end, offset, self.lines, _DECODER, self.unreadable):
+        for place, line, record in located_records(block, end, offset, self.lines, INDEX_DECODER, self.unreadable):
             self.apply(record, place, line)
         self.lines += block.count(b"\n", 0, end)
 

@@ -41,6 +41,20 @@ class Repair:
         return f"{self.path}: cut off a torn last line of {self.removed_bytes} bytes, kept in {self.side_file.name}"
 
 
+def append_durably(path: Path, lines: bytes) -> None:
+    """Append whole lines to a journal that nobody else has open; when this returns, they are on the disk.
+
+    Raises:
+        OSError: They cannot be written.
+    """
+    journal = Journal(path)
+    try:
+        journal.append(lines)
+        journal.sync()
+    finally:
+        journal.close()
+
+
 class NoRoomError(OSError):
     """The disk is full (ENOSPC or EDQUOT). Nothing of the batch is in the file; append it again when there is room."""
 

@@ -117,8 +117,8 @@ class Dump:
         at_once = max(1, BLOCK_BYTES // row_bytes)
         for first in range(0, count, at_once):
             rows = min(at_once, count - first)
-            # Held by no name here, so that its memory is free for the next but one.
             offset = self.header.rows_offset + first * row_bytes
+            # Held by no name here, so that its memory is free for the next but one.
             yield self._read_into(make_block(offset, rows * row_bytes), offset, "rows")
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from contracts.fold.run import RunFold
 from contracts.records import Severity
 from contracts.run_config import RunConfig
 from contracts.run_dir import RunDir
+from contracts.wording import counted
 from daemon.capture.budget import LengthEstimate
 from daemon.capture.leftovers import Leftover, leftovers, sweep
 from daemon.condition import Condition
@@ -241,5 +242,4 @@ class Extraction:
 
 
 def _sizes(left: list[Leftover]) -> str:
-    dumps = "1 dump" if len(left) == 1 else f"{len(left)} dumps"
-    return f"{dumps} ({sum(each.rows_bytes for each in left) / 1e9:,.3f} GB)"
+    return f"{counted(len(left), 'dump')} ({sum(each.rows_bytes for each in left) / 1e9:,.3f} GB)"

@@ -106,9 +106,7 @@ class _Work:
                 if why is not None:
                     self.found.odd.append((piece, f"sample {claim.identity.sample_id!r}: {why}"))
             else:
-                same = checksum_of(piece.path, piece.offset, piece.length) == adopted.checksum
-                what = f"{'the same as' if same else 'another one of'} sample {adopted.sample_id!r} in {adopted.file}"
-                (self.found.going if same else self.found.odd).append((piece, what))
+                self.found.repeated(piece, adopted, f" in {adopted.file}")
 
     def _examine(self, claim: Claim, expected: Expected) -> str | None:
         """Adopt a sample, or return why not."""

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from contracts.fold.lines import decoded_lines
 from contracts.fold.places import Places
 from contracts.journal.tail import Tail
-from contracts.records import DroppedSample, StoredSample
+from contracts.records import INDEX_DECODER, DroppedSample, StoredSample
 from contracts.sample_id import sample_key
 from contracts.wording import counted
-
-_DECODER: Final[msgspec.json.Decoder[StoredSample | DroppedSample]] = msgspec.json.Decoder(StoredSample | DroppedSample)
 
 
 class GivenUp(NamedTuple):
@@ -52,7 +48,7 @@ class Index:
 
     def feed(self, block: bytearray, end: int, offset: int, bulk: bool) -> None:
         """Apply whole lines; see `LineSink`."""
-        for record in decoded_lines(block, end, offset, self.lines, _DECODER, self.unreadable):
+        for record in decoded_lines(block, end, offset, self.lines, INDEX_DECODER, self.unreadable):
             self.apply(record)
         self.lines += block.count(b"\n", 0, end)
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from contracts.journal.append import repair_torn_tail
 from contracts.journal.durable import sync_folder
-from contracts.records import DroppedSample, StoredSample
+from contracts.records import INDEX_DECODER, DroppedSample
 from contracts.sample_id import sample_key
 from contracts.wording import counted
 from daemon.store.index import Index
-
-_DECODER: Final[msgspec.json.Decoder[StoredSample | DroppedSample]] = msgspec.json.Decoder(StoredSample | DroppedSample)
 
 
 def rewrite_index(index: Index) -> list[str]:
@@ -55,7 +52,7 @@ def rewrite_index(index: Index) -> list[str]:
 def _says_something(line: bytes, held: set[bytes]) -> bool:
     """Whether a line changes what is stored; ``held`` are the samples that are, before and after it."""
     try:
-        record = _DECODER.decode(line)
+        record = INDEX_DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return not line.strip()
     key = sample_key(record.sample_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from contracts.journal.append import Journal
+from contracts.journal.append import append_durably
 from contracts.records import DroppedSample, StoredSample, encode_line
 from contracts.sample_id import sample_key
 from contracts.wording import counted
@@ -99,14 +99,8 @@ def _give_up(store: VerifiedStore, bad: dict[bytes, str], done: Repaired) -> Non
 
 
 def _append(store: VerifiedStore, lines: list[bytes]) -> None:
-    if not lines:
-        return
-    journal = Journal(store.index.path)
-    try:
-        journal.append(b"".join(lines))
-        journal.sync()
-    finally:
-        journal.close()
+    if lines:
+        append_durably(store.index.path, b"".join(lines))
 
 
 def _key(record: StoredSample) -> bytes:

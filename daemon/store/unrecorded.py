@@ -74,6 +74,18 @@ class Verdict:
     undecided: str | None = None
     """Why nothing odd may be removed, not even on demand: what samples must be is not known."""
 
+    def repeated(self, piece: Piece, record: StoredSample, where: str) -> None:
+        """Take a piece that says it is a sample which has a record: it may go where it is that, byte for byte.
+
+        Args:
+            piece: It.
+            record: Of the sample.
+            where: What is said of that one's place.
+        """
+        same = piece.length == record.bytes and checksum_of(piece.path, piece.offset, piece.length) == record.checksum
+        what = f"{'the same as' if same else 'another one of'} sample {record.sample_id!r}{where}"
+        (self.going if same else self.odd).append((piece, what))
+
     @property
     def is_much(self) -> bool:
         """Whether there is more than a crash can leave."""
@@ -152,10 +164,7 @@ def _judge(
         record = good.get(claim.key)
         if record is None:
             continue
-        piece = claim.piece
-        same = piece.length == record.bytes and checksum_of(piece.path, piece.offset, piece.length) == record.checksum
-        what = f"{'the same as' if same else 'another one of'} sample {record.sample_id!r}, which is in {record.file}"
-        (found.going if same else found.odd).append((piece, what))
+        found.repeated(claim.piece, record, f", which is in {record.file}")
 
 
 def remove(

@@ -11,6 +11,7 @@ import psutil
 
 from contracts.disks import DUMPS, RUN, SHM
 from contracts.records import DiskReading, HostSample
+from contracts.run_dir import path_text
 
 _IDLE: Final = ("idle", "iowait")
 _COUNTED_TWICE: Final = ("guest", "guest_nice")
@@ -69,8 +70,7 @@ class HostCollector:
                 device = there.stat().st_dev
                 if device not in found:
                     usage = psutil.disk_usage(str(there))
-                    # A name need not be UTF-8, a record must.
-                    path = os.fsencode(os.path.realpath(there)).decode("utf-8", "backslashreplace")
+                    path = path_text(os.path.realpath(there))
                     found[device] = DiskReading(path=path, uses=[], free_bytes=usage.free, total_bytes=usage.total)
             except OSError:
                 continue  # a link that leads nowhere, a disk that is gone: nothing is known of it

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -16,8 +14,7 @@ from contracts.wording import counted, human_bytes
 from daemon.store.dataset_files import MissingPackageError
 from daemon.store.export import Exported, ExportError, export_run
 from daemon.store.layout import StoreError
-
-_TELL_EVERY_S: Final = 5.0
+from daemon.verbs.telling import Telling
 
 
 class ExportReport(msgspec.Struct):
@@ -45,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.target,
             datasets=arguments.dataset,
             vocab_size=arguments.vocab_size,
-            progress=_Telling(),
+            progress=_Exporting(),
         )
     except ConfigError as error:
         print(error, file=sys.stderr)
@@ -64,27 +61,14 @@ def run(arguments: argparse.Namespace) -> int:
     return ExitCode.FAILED if any(one.failed for one in done) else ExitCode.OK
 
 
-class _Telling:
-    """Tells on standard error how far it is, when it takes long."""
-
-    def __init__(self) -> None:
-        self._began = self._told = time.monotonic()
-        self._bytes_before = self._bytes = 0
-        self._dataset = ""
+class _Exporting(Telling):
+    """Tells how much was exported."""
 
     def __call__(self, done: Exported) -> None:
         """See `daemon.store.export.Progress`."""
-        if done.dataset != self._dataset:
-            self._dataset, self._bytes_before = done.dataset, self._bytes
-        self._bytes = self._bytes_before + done.bytes
-        now = time.monotonic()
-        if now - self._told < _TELL_EVERY_S:
-            return
-        self._told = now
-        rate = human_bytes(self._bytes / (now - self._began))
-        print(
-            f"progress: {done.dataset}: {done.already + done.samples:,} of {counted(done.wanted, 'sample')} exported, "
-            f"{human_bytes(done.bytes)} of {human_bytes(done.todo_bytes)}, {rate}/s",
-            file=sys.stderr,
-            flush=True,
-        )
+        self.count(done.dataset, done.bytes)
+        if self.is_due():
+            self.tell(
+                f"{done.dataset}: {done.already + done.samples:,} of {counted(done.wanted, 'sample')} exported, "
+                f"{human_bytes(done.bytes)} of {human_bytes(done.todo_bytes)}, {human_bytes(self.bytes_per_s)}/s"
+            )

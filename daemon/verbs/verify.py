@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
-import time
 from pathlib import Path
 from typing import Final
 
 from contracts.clock import Clock
-from contracts.journal.append import Journal
+from contracts.journal.append import append_durably
 from contracts.records import Event, Severity, encode_line
 from contracts.run_dir import RunDir
 from contracts.wording import counted, human_bytes
@@ -19,9 +17,9 @@ from daemon.store.layout import StoreError
 from daemon.store.repair import Repaired, repair_store
 from daemon.store.verify import verify_run
 from daemon.verbs.answering import answer
+from daemon.verbs.telling import Telling
 
 REPAIRED: Final = "store.repaired"
-_TELL_EVERY_S: Final = 5.0
 _NOTED: Final = 50
 """So many sentences stand in the event; all of them are printed."""
 
@@ -46,14 +44,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _looked_at(arguments: argparse.Namespace) -> VerifyReport:
-    return verify_run(arguments.run, sample=arguments.sample, progress=Telling())[0]
+    return verify_run(arguments.run, sample=arguments.sample, progress=Reading())[0]
 
 
 def _repaired(arguments: argparse.Namespace) -> VerifyReport:
     lock = SingleInstance(RunDir(arguments.run))
     lock.hold()
     try:
-        report, stores = verify_run(arguments.run, sample=arguments.sample, holding_lock=True, progress=Telling())
+        report, stores = verify_run(arguments.run, sample=arguments.sample, holding_lock=True, progress=Reading())
         report.repaired, report.left = [], 0
         for store in stores:
             done = repair_store(store, Recording(store.name))
@@ -77,56 +75,31 @@ def _note(run: RunDir, done: Repaired) -> None:
         dataset=done.dataset,
         data={"said": said[:_NOTED], "more": max(len(said) - _NOTED, 0)},
     )
-    journal = Journal(run.events)
-    try:
-        journal.append(encode_line(event))
-        journal.sync()
-    finally:
-        journal.close()
+    append_durably(run.events, encode_line(event))
 
 
-class Telling:
-    """Tells on standard error how far it is, when it takes long."""
-
-    def __init__(self) -> None:
-        self._began = self._told = time.monotonic()
-        self._dataset = ""
-        self._bytes_before = self._bytes = 0
+class Reading(Telling):
+    """Tells how much was read."""
 
     def __call__(self, dataset: str, report: StoreReport, wanted: int) -> None:
         """See `daemon.store.verify.Progress`."""
-        if dataset != self._dataset:
-            self._dataset, self._bytes_before = dataset, self._bytes
-        self._bytes = self._bytes_before + report.examined_bytes
-        now = time.monotonic()
-        if now - self._told < _TELL_EVERY_S:
-            return
-        self._told = now
-        found = sum(report.counts.values())
-        print(
-            f"progress: {dataset}: {report.examined:,} of {counted(wanted, 'sample')} read, "
-            f"{human_bytes(self._bytes)} in all, {human_bytes(self._bytes / (now - self._began))}/s, found {found:,}",
-            file=sys.stderr,
-            flush=True,
-        )
+        self.count(dataset, report.examined_bytes)
+        if self.is_due():
+            found = sum(report.counts.values())
+            self.tell(
+                f"{dataset}: {report.examined:,} of {counted(wanted, 'sample')} read, {human_bytes(self.bytes)} in "
+                f"all, {human_bytes(self.bytes_per_s)}/s, found {found:,}"
+            )
 
 
-class Recording:
-    """Tells on standard error how many samples were read to be recorded again, when it takes long."""
+class Recording(Telling):
+    """Tells how many samples were read to be recorded again."""
 
     def __init__(self, dataset: str) -> None:
-        self._dataset = dataset
-        self._told = time.monotonic()
+        super().__init__()
+        self._of = dataset
 
     def __call__(self, done: int, of: int, size: int) -> None:
         """See `daemon.store.adopting.Progress`."""
-        now = time.monotonic()
-        if now - self._told < _TELL_EVERY_S:
-            return
-        self._told = now
-        print(
-            f"progress: {self._dataset}: {done:,} of {counted(of, 'sample')} without a record read, "
-            f"{human_bytes(size)}",
-            file=sys.stderr,
-            flush=True,
-        )
+        if self.is_due():
+            self.tell(f"{self._of}: {done:,} of {counted(of, 'sample')} without a record read, {human_bytes(size)}")

@@ -12,7 +12,7 @@ import pytest
 
 from contracts.run_dir import RunDir
 from daemon.store.findings import StoreReport
-from daemon.verbs.verify import Telling
+from daemon.verbs.verify import Reading
 from tests.daemon.store.faults import drop_lines, file_of, flip_byte, index_path, records
 from tests.eagle3_tui.commands.conftest import Result
 from tests.support.stored_run import make_stored_run
@@ -148,8 +148,8 @@ def test_a_verify_that_breaks_is_told(
 
 
 def test_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("daemon.verbs.verify._TELL_EVERY_S", 0.0)
-    telling = Telling()
+    monkeypatch.setattr("daemon.verbs.telling.TELL_EVERY_S", 0.0)
+    telling = Reading()
     telling("B1", StoreReport(dataset="B1", layout="x", examined=1200, examined_bytes=2_000_000_000), 5000)
     telling("B2", StoreReport(dataset="B2", layout="x", examined=1, examined_bytes=500_000_000), 5000)
     first, second = capsys.readouterr().err.splitlines()
