@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -51,14 +51,33 @@ def per_s(
     return history.total(edge, counted) / span
 
 
-def median_tokens_per_s(histories: Iterable[History], now: float, since: float) -> float | None:
-    """Return the median of tokens a second over the whole minutes since ``since`` in which any response came.
+class MedianSpeed:
+    """The median of tokens a second over the minutes of a session; kept while it can be no other.
 
-    Returns:
-        None with fewer than five such minutes: no basis to call anything slow.
+    It is asked for several times a second and changes once a minute; a day is 1,440 minutes of each data set.
     """
+
+    def __init__(self) -> None:
+        self._of: tuple[float, float, list[int]] | None = None
+        self._median: float | None = None
+
+    def __call__(self, histories: Sequence[History], now: float, since: float) -> float | None:
+        """Return the median of tokens a second over the whole minutes since ``since`` in which any response came.
+
+        Returns:
+            None with fewer than five such minutes: no basis to call anything slow.
+        """
+        this_minute = now - now % COARSE_S
+        tokens = [history.tokens(since) - history.tokens(this_minute) for history in histories]
+        if self._of != (since, this_minute, tokens):
+            self._of = (since, this_minute, tokens)
+            self._median = _median_tokens_per_s(histories, this_minute, since)
+        return self._median
+
+
+def _median_tokens_per_s(histories: Iterable[History], until: float, since: float) -> float | None:
     minutes: dict[int, int] = {}
-    last = (now - now % COARSE_S) // COARSE_S
+    last = until // COARSE_S
     for history in histories:
         for minute, bucket in history.minutes(since):
             if minute < last and bucket.tokens:

@@ -7,7 +7,7 @@ from typing import Final
 
 from contracts.alerts.view import View, make_alert
 from contracts.disks import RUN, STORE, disk_words, disks_of, folder_on, see_what_fills
-from contracts.rates import median_tokens_per_s, tokens_per_s
+from contracts.rates import tokens_per_s
 from contracts.records import DiskReading, GpuSample, HostSample, ServerSample, Severity
 from contracts.status import AlertStatus
 from contracts.wording import counted, human_bytes
@@ -65,7 +65,7 @@ def _slow(view: View) -> Iterator[AlertStatus]:
     if not sum(heartbeat.in_flight.values()) or _began_lately(view):
         return
     histories = [dataset.responses.history for dataset in view.fold.datasets.values()]
-    median = median_tokens_per_s(histories, view.now, events.session_started_at)
+    median = view.fold.median_speed(histories, view.now, events.session_started_at)
     speeds = [tokens_per_s(history, view.now, events.session_started_at, 120.0) for history in histories]
     if median is None:
         return

@@ -17,7 +17,8 @@ _FINE_KEPT: Final = 960
 _FINE_MOST: Final = 2 * _FINE_KEPT
 _TOKENS: Final = attrgetter("tokens")
 _PER_MINUTE: Final = COARSE_S // FINE_S
-_MOST_MINUTES: Final = 256
+_REMEMBERED: Final = 8
+"""Moments of which the sum before them is kept: a status asks for some four spans of time, every second anew."""
 
 
 class Bucket(msgspec.Struct, array_like=True):
@@ -48,18 +49,76 @@ class Bucket(msgspec.Struct, array_like=True):
         self.bytes += other.bytes
         self.no_room += other.no_room
 
+    def take(self, other: Bucket) -> None:
+        """Take away the counts of another stretch, which is part of this one."""
+        self.responses -= other.responses
+        self.tokens -= other.tokens
+        self.lengths -= other.lengths
+        self.think_missing -= other.think_missing
+        self.failures -= other.failures
+        self.aborts -= other.aborts
+        self.bytes -= other.bytes
+        self.no_room -= other.no_room
+
+
+class _Before:
+    """Sums of the buckets below a number. Asked again for a number a little higher, only what lies between is added."""
+
+    def __init__(self, buckets: dict[int, Bucket]) -> None:
+        self._buckets = buckets
+        self._known: dict[int, Bucket] = {}
+        """By the number; that asked for last comes last."""
+
+    def below(self, number: int) -> Bucket:
+        """Return the sum of all buckets with a lower number; not to be changed."""
+        total = self._known.pop(number, None)
+        if total is None:
+            total = self._sum(number)
+            if len(self._known) >= _REMEMBERED:
+                del self._known[next(iter(self._known))]
+        self._known[number] = total
+        return total
+
+    def _sum(self, number: int) -> Bucket:
+        total = Bucket()
+        near = max((each for each in self._known if each < number), default=None)
+        if near is None or number - near > len(self._buckets):  # there is less than lies between
+            for each, bucket in self._buckets.items():
+                if each < number:
+                    total.add(bucket)
+            return total
+        total.add(self._known[near])
+        for each in range(near, number):
+            between = self._buckets.get(each)
+            if between is not None:
+                total.add(between)
+        return total
+
+    def forget_above(self, number: int) -> None:
+        """A bucket is about to change: forget the sums that it is part of."""
+        for each in [each for each in self._known if each > number]:
+            del self._known[each]
+
 
 class _Sums:
-    """What `History.since` added up before, as far as it holds: with it a quarter of an hour is a few minutes."""
+    """What `History` added up before: with it the sum since a moment costs the same however much came before it."""
 
-    def __init__(self, fine: dict[int, Bucket]) -> None:
-        self.oldest, self.newest = min(fine, default=0), max(fine, default=0)
-        """Numbers of fine buckets, where there are any."""
-        self.minutes: dict[int, Bucket] = {}
-        """Of the fine buckets, by their number // `_PER_MINUTE`; each until something is added to it."""
-        self.coarse_from: int | None = None
-        self.coarse = Bucket()
-        """Of the coarse buckets from number `coarse_from` on."""
+    def __init__(self, fine: dict[int, Bucket], coarse: dict[int, Bucket]) -> None:
+        self.newest = max(fine, default=0)
+        """Number of the newest fine bucket, where there is any."""
+        self.total = Bucket()
+        """Of all buckets but the open one."""
+        self.open: Bucket | None = None
+        """Somebody may be adding to it yet."""
+        self.fine, self.coarse = _Before(fine), _Before(coarse)
+        for bucket in (*fine.values(), *coarse.values()):
+            self.total.add(bucket)
+
+    def close(self) -> None:
+        """Nobody adds any more to the bucket that was asked for last."""
+        if self.open is not None:
+            self.total.add(self.open)
+            self.open = None
 
 
 class History(msgspec.Struct, dict=True):
@@ -70,7 +129,7 @@ class History(msgspec.Struct, dict=True):
 
     @cached_property
     def _sums(self) -> _Sums:
-        return _Sums(self.fine)
+        return _Sums(self.fine, self.coarse)
 
     @property
     def is_empty(self) -> bool:
@@ -87,25 +146,28 @@ class History(msgspec.Struct, dict=True):
     def bucket(self, at: float) -> Bucket:
         """Return the bucket to which something that happened at ``at`` is to be added.
 
-        It is good until the next call: then it may have become part of a coarse one.
+        It is good until the history is used again in any way: then it may be counted, or part of a coarse one.
         """
+        self._sums.close()
         number = int(at) // FINE_S
         found = self.fine.get(number)
         if found is None and len(self.fine) >= _FINE_MOST:
             self._coarsen()
         sums = self._sums
-        sums.minutes.pop(number // _PER_MINUTE, None)
+        sums.fine.forget_above(number)
         if found is None:
-            sums.oldest = min(sums.oldest, number) if self.fine else number
             sums.newest = max(sums.newest, number) if self.fine else number
             found = self.fine[number] = Bucket()
+        else:
+            sums.total.take(found)
+        sums.open = found
         return found
 
     def _coarsen(self) -> None:
         keep_from = max(self.fine) - _FINE_KEPT
         for number in [number for number in self.fine if number < keep_from]:
             self.coarse.setdefault(number * FINE_S // COARSE_S, Bucket()).add(self.fine.pop(number))
-        self._sums = _Sums(self.fine)
+        self._sums = _Sums(self.fine, self.coarse)
 
     def spans(self) -> Iterator[tuple[float, float, Bucket]]:
         """Yield (start, end, bucket) of every bucket, in no order."""
@@ -116,10 +178,12 @@ class History(msgspec.Struct, dict=True):
 
     def since(self, start: float) -> Bucket:
         """Return the sum of all buckets that begin at ``start`` or later, at the width they have by now."""
-        total = Bucket()
-        for bucket in self._since(start):
-            total.add(bucket)
-        return total
+        since = Bucket()
+        total, *before = self._total_and_before(start)
+        since.add(total)
+        for each in before:
+            since.take(each)
+        return since
 
     def total(self, start: float, counted: Callable[[Bucket], int]) -> int:
         """Return one count of `since`: the others are not added up.
@@ -128,58 +192,26 @@ class History(msgspec.Struct, dict=True):
             start: Unix seconds.
             counted: Takes it from a bucket.
         """
-        return sum(map(counted, self._since(start)))
+        total, fine, coarse = self._total_and_before(start)
+        return counted(total) - counted(fine) - counted(coarse)
 
     def tokens(self, start: float) -> int:
         """Return the tokens of `since`."""
         return self.total(start, _TOKENS)
 
-    def _since(self, start: float) -> Iterator[Bucket]:
-        """What adds up to the sum of all buckets that begin at ``start`` or later; not to be changed."""
-        for _, bucket in self._fine_minutes(math.ceil(start / FINE_S)):
-            yield bucket
-        if self.coarse:
-            sums, first = self._sums, math.ceil(start / COARSE_S)
-            if sums.coarse_from != first:
-                sums.coarse_from, sums.coarse = first, Bucket()
-                for number, bucket in self.coarse.items():
-                    if number >= first:
-                        sums.coarse.add(bucket)
-            yield sums.coarse
+    def _total_and_before(self, start: float) -> tuple[Bucket, Bucket, Bucket]:
+        """Return the sum of all, and of the fine and the coarse buckets that begin before ``start``."""
+        sums = self._sums
+        sums.close()
+        return sums.total, sums.fine.below(math.ceil(start / FINE_S)), sums.coarse.below(math.ceil(start / COARSE_S))
 
     def minutes(self, start: float) -> Iterator[tuple[int, Bucket]]:
-        """Yield (number of the minute, sums) of all that began at ``start`` or later; a minute may come several times.
-
-        The sums are not to be changed.
-        """
-        yield from self._fine_minutes(math.ceil(start / FINE_S))
+        """Yield (number of the minute, bucket) of all that began at ``start`` or later; a minute comes many times."""
+        first = math.ceil(start / FINE_S)
+        for number, bucket in self.fine.items():
+            if number >= first:
+                yield number // _PER_MINUTE, bucket
         first = math.ceil(start / COARSE_S)
         for number, bucket in self.coarse.items():
             if number >= first:
                 yield number, bucket
-
-    def _fine_minutes(self, first: int) -> Iterator[tuple[int, Bucket]]:
-        """The fine buckets with the number ``first`` and above: singly up to a whole minute, then by the minute."""
-        if not self.fine:
-            return
-        first, last = max(first, self._sums.oldest), self._sums.newest
-        whole = -(-first // _PER_MINUTE)
-        if last - first >= _MOST_MINUTES * _PER_MINUTE:  # some lie far apart: look at what there is
-            yield from ((number // _PER_MINUTE, bucket) for number, bucket in self.fine.items() if number >= first)
-            return
-        for number in range(first, min(whole * _PER_MINUTE, last + 1)):
-            if number in self.fine:
-                yield whole - 1, self.fine[number]
-        minutes = self._sums.minutes
-        for minute in range(whole, last // _PER_MINUTE + 1):
-            if minute not in minutes:
-                minutes[minute] = self._minute(minute)
-            yield minute, minutes[minute]
-
-    def _minute(self, minute: int) -> Bucket:
-        total = Bucket()
-        for number in range(minute * _PER_MINUTE, (minute + 1) * _PER_MINUTE):
-            bucket = self.fine.get(number)
-            if bucket is not None:
-                total.add(bucket)
-        return total

@@ -37,6 +37,7 @@ _SPACED: Final = (b'"output_ids": [', 15, 3)
 """What begins the ids (no text within a JSON line can hold it), its length, and how many bytes behind their end the
 next key begins: as we write it, and as Python's own json module does."""
 
+_KEY: Final = b'"output_ids"'
 _NEWLINE: Final = ord("\n")
 _QUOTE: Final = ord('"')
 
@@ -153,7 +154,7 @@ class ResponseFold(msgspec.Struct):
             close = quote - back
             newline = find(_NEWLINE, quote if quote > 0 else position, end)
             record = None
-            if quote > 0:
+            if quote > 0 and find(_KEY, close, newline) < 0:  # a second list of ids is what counts
                 # Cut at the wrong place, this is no JSON, or the ids in it are not empty.
                 try:
                     record = decode(block[position:ids] + block[close:newline])

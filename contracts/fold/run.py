@@ -10,6 +10,7 @@ from contracts.fold.events import EventFold
 from contracts.fold.telemetry import TelemetryFold
 from contracts.journal.extent import Extent, whole
 from contracts.journal.tail import Tail
+from contracts.rates import MedianSpeed
 from contracts.run_config import RunConfig, load_run_config
 from contracts.run_dir import RunDir
 
@@ -40,6 +41,8 @@ class RunFold:
         self.telemetry = TelemetryFold(self.run, extent)
         self.notes: list[str] = []
         """What happened to the files, and to the checkpoint; taken by whoever shows it."""
+        self.median_speed = MedianSpeed()
+        """Of the responses of all data sets."""
         self._events_tail = Tail(self.run.events, extent=extent)
         self._discover()
         if self.config is None and not self.datasets:

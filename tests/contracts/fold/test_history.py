@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Never
 
 import msgspec
 from hypothesis import given, settings
@@ -126,3 +127,26 @@ def test_all_counts_are_added_up() -> None:
     total = Bucket(*range(1, len(names) + 1))
     total.add(Bucket(*(10 for _ in names)))
     assert [getattr(total, name) for name in names] == [number + 11 for number in range(len(names))]
+    total.take(Bucket(*(10 for _ in names)))
+    assert [getattr(total, name) for name in names] == [number + 1 for number in range(len(names))]
+
+
+def test_a_moment_later_only_what_lies_between_is_looked_at() -> None:
+    history = filled([float(number) for number in range(1900)])
+    for start in (1000.0, 1840.0):
+        assert history.since(start).responses == 1900 - start
+    looked_at: list[int] = []
+
+    class Watched(dict[int, Bucket]):
+        def get(self, number: int, default: Bucket | None = None) -> Bucket | None:  # type: ignore[override]
+            looked_at.append(number)
+            return super().get(number, default)
+
+        def items(self) -> Never:  # type: ignore[override]
+            raise AssertionError("all of it is looked at")
+
+    history._sums.fine._buckets = Watched(history.fine)
+    for later in (1.0, 2.0):
+        for start in (1000.0, 1840.0):
+            assert history.since(start + later).responses == 1900 - start - later
+    assert looked_at == [1000, 1840, 1001, 1841]

@@ -441,6 +441,18 @@ def contents(draw: st.DrawFn, anywhere: bool = False) -> bytes:
     return b"".join(line + b"\n" for line in lines)
 
 
+@pytest.mark.parametrize("second", [b'"output_ids":[]', b'"output_ids": [7, 8]', b'"output_ids":[1],"attempt":1'])
+@pytest.mark.parametrize("bulk", [False, True])
+def test_of_two_lists_of_ids_in_a_line_the_last_counts_as_in_any_json(second: bytes, bulk: bool) -> None:
+    """A line that was torn before its last key, and another writer's end of line behind it: still JSON."""
+    first = b'{"sample_id":"a","prompt_tokens":9,"completion_tokens":1,"finish_reason":"stop","output_ids":[122455],'
+    content = first + b'"started_at":1,' + second + b"}\n"
+    expected, quick = fold_of(content, bulk=False), fold_of(content, bulk=None if not bulk else True)
+    assert summary(quick) == summary(expected)
+    assert quick.contradictions == expected.contradictions
+    assert quick.contradictions.count == (0 if b"[1]" in second else 1)
+
+
 @settings(max_examples=200, deadline=None, phases=NO_SHRINKING)
 @given(content=contents(anywhere=True), data=st.data())
 def test_what_comes_in_live_is_read_as_exactly_as_line_by_line(content: bytes, data: st.DataObject) -> None:
