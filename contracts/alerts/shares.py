@@ -60,8 +60,11 @@ def share_alerts(view: View) -> Iterator[AlertStatus]:
         limit: float = getattr(view.limits, limit_key)
         shares = []
         for name, bucket in (captures if things == "captures" else answers).items():
+            count: int = getattr(bucket, counted)
+            if not count:
+                continue
             others = 0 if things == "answers" else bucket.failures + bucket.no_room
-            share = _Share(name, getattr(bucket, counted), bucket.responses + others)
+            share = _Share(name, count, bucket.responses + others)
             aborts_say_it = code == "failure_share" and _aborts_explain(view, bucket)
             if _is_too_much(view, share.count, share.of, limit) and not aborts_say_it:
                 shares.append(share)

@@ -179,6 +179,8 @@ class History(msgspec.Struct, dict=True):
     def since(self, start: float) -> Bucket:
         """Return the sum of all buckets that begin at ``start`` or later, at the width they have by now."""
         since = Bucket()
+        if self.is_empty:
+            return since
         total, *before = self._total_and_before(start)
         since.add(total)
         for each in before:
