@@ -18,7 +18,22 @@ _JOIN = 4
 """Changed stretches closer than this are sent as one: moving the cursor costs about as many bytes."""
 
 
-class Canvas(Widget):
+class PlainLines(Widget):
+    """A widget whose lines are whole and styled already."""
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return a part of the lines.
+
+        Where nothing is around them and nothing recolours them (NO_COLOR does) they are as they are shown: Textual's
+        own way to find that out takes as long as all else of a frame.
+        """
+        if self.size != self.outer_size or self.get_line_filters():
+            return super().render_lines(crop)
+        first, last = crop.column_span
+        return [self.render_line(y).crop(first, last) for y in crop.line_range]
+
+
+class Canvas(PlainLines):
     """Lines made from the latest `View`; a subclass says which."""
 
     ALLOW_SELECT = False
@@ -42,17 +57,6 @@ class Canvas(Widget):
         """Make the lines anew for the new size."""
         self._lines = []
         self._repaint()
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """Return a part of the lines.
-
-        Where nothing is around them and nothing recolours them (NO_COLOR does) they are as they are shown: Textual's
-        own way to find that out takes as long as all else of a frame.
-        """
-        if self.size != self.outer_size or self.get_line_filters():
-            return super().render_lines(crop)
-        first, last = crop.column_span
-        return [self.render_line(y).crop(first, last) for y in crop.line_range]
 
     def render_line(self, y: int) -> Strip:
         """Return one line of the screen (Textual's line API)."""

@@ -18,6 +18,7 @@ from contracts.progress import overall_progress
 from contracts.status import DatasetStatus, RunStatus
 from eagle3_tui.feed.state import View
 from eagle3_tui.widgets import cells
+from eagle3_tui.widgets.canvas import PlainLines
 from eagle3_tui.widgets.cells import Cell, Row
 from eagle3_tui.widgets.columns import Column, choose_columns
 from eagle3_tui.widgets.line import cell, strip
@@ -31,7 +32,7 @@ _REVERSED: Final = Style(reverse=True, dim=False)
 """Dim letters turned round are hard to read."""
 
 
-class DatasetTable(ScrollView):
+class DatasetTable(ScrollView, PlainLines):
     """Titles, a row a data set with a cursor on one of them, and the total at the bottom."""
 
     ALLOW_SELECT = False
