@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 from contracts.eta.estimate import DONE, NO_WORK_KNOWN, Eta, later, stalled, unknown
@@ -36,6 +37,8 @@ _LEAST_REQUESTS: Final = 2.0
 """The window is at least as long as so many answers take in the mean."""
 _ONE_SIDE: Final = 1.2816
 """Deviations within which eight of ten cases of a normal distribution lie."""
+_WILD: Final = 3.0
+"""With a deviation above that nobody knows anything: the interval is from a fiftieth to fifty times."""
 _FLOOR: Final = 0.05
 """What no past tells of the future: the least deviation of a speed."""
 _DRIFT: Final = 0.7
@@ -143,13 +146,9 @@ class _Forecaster:
         if turns:
             for place, each in enumerate(turns):
                 etas[each.index] = self._in_turn(moving, turns[: place + 1])
-            total = etas[turns[-1].index]
-        else:
-            ending = [each for each in moving if not each.by_target]
-            total = self._by_prompts(moving, ending) if ending else self._by_target(moving)
-            if len(ending) < len(moving):
-                total = later(total, self._by_target(moving))
-        return Forecast(total, tuple(etas[index] for index in range(self._count)))
+        ending = [each for each in moving if not each.by_target]
+        together = self._by_prompts(moving, ending) if ending and not turns else DONE
+        return Forecast(reduce(later, etas.values(), together), tuple(etas.values()))
 
     def _by_target(self, group: list[Left]) -> Eta:
         """Return when the targets of a group that shares the slots are reached; by then its prompts are answered."""
@@ -177,7 +176,7 @@ class _Forecaster:
         for each in turns:
             work += each.work + (2 * each.tokens.standing * self._slots if each.by_target else 0.0)
         last = turns[-1]
-        work = max(work - last.tokens.standing * self._slots, 1.0)
+        work -= min(last.tokens.standing * self._slots, last.work)
         deviation = math.sqrt(sum(each.deviation**2 for each in (*moving, *turns)))
         if last.by_target:
             return self._eta(work, deviation)
@@ -196,6 +195,7 @@ class _Forecaster:
         apart = self._apart if work else 0.0
         main += _APART * apart
         relative = math.hypot(self._uncertain, deviation / work, _APART_DEVIATION * apart / main) if work else 0.0
+        relative = min(relative, _WILD)
         up, down = math.exp(_ONE_SIDE * relative), math.exp(-_ONE_SIDE * relative)
         if endings is None:
             return Eta(main, main * down, main * up)
@@ -225,7 +225,7 @@ class _Forecaster:
         here = sums.timed_tokens / sums.open_s if sums.open_s > 0 and sums.timed_tokens else whole
         doubt = noise / max(sums.tokens + held, 1.0) + 0.02
         waste, uncertain = 0.0, _WASTE
-        if sums.responses >= LEAST_ANSWERS:
+        if made > 0 and sums.responses >= LEAST_ANSWERS:
             seen = math.log(made / here)
             weight = _WASTE**2 / (_WASTE**2 + doubt**2)
             if abs(seen) > 4 * math.hypot(doubt, _WASTE):

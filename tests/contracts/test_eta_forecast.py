@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, field, replace
 
@@ -325,3 +326,61 @@ def test_it_changes_nothing() -> None:
     one = total(made, NOW, NOW + 600)
     assert total(made, NOW, NOW + 600) == one
     assert (made.part(), made.lengths.counts) == before
+
+
+def any_world(chance: random.Random) -> tuple[list[Part], Conditions, float]:
+    """Data sets whose figures need not fit together: torn journals, answers of no token, clocks that jumped."""
+    lasted = chance.choice([11.0, 60.0, 1000.0, 50_000.0])
+    began, concurrency = NOW - lasted, chance.choice([1, 8, 256])
+    parts = []
+    for _ in range(chance.choice([1, 2, 3])):
+        made = Made(mean=chance.choice([3, 500, 5000]), slots=chance.choice([0, 0, 1, concurrency]))
+        of_nothing = chance.random() < 0.1
+        for at in sorted(chance.random() * lasted for _ in range(chance.choice([0, 3, 6, 20, 200]))):
+            tokens = 0 if of_nothing else 1 + int(chance.expovariate(1 / made.mean))
+            made.add(began + at, tokens, chance.choice([0.0, 0.001 * tokens, 50 * chance.random() * tokens]))
+        made.prompts = chance.choice([None, made.done, made.done + 3, 10 * made.done + 5, 100_000])
+        made.target = chance.choice([None, None, 1, made.tokens + 1, 2 * made.tokens + 10, 10**9])
+        parts.append(made.part())
+    over = {
+        "moving_since": began + chance.choice([0.0, chance.random() * lasted]),
+        "oldest_s": chance.choice([None, 0.0, chance.random() * lasted, 1e6]),
+        "longest": chance.choice([None, 1, 8192]),
+    }
+    return parts, conditions(began, concurrency, **over), NOW
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_the_figures_a_forecast_is_in_order_and_the_run_ends_with_its_last_part(seed: int) -> None:
+    chance = random.Random(seed)
+    told = 0
+    for _ in range(60):
+        found = forecast(*any_world(chance))
+        for eta in (found.total, *found.parts):
+            if eta.point is None:
+                assert eta.why
+                continue
+            told += 1
+            point, low, high = known(eta)
+            assert math.isfinite(high)
+            if found.total.point is not None:
+                assert (found.total.point, found.total.low, found.total.high) >= (point, 0.0, 0.0)
+                assert found.total.low is not None and found.total.low >= low
+                assert found.total.high is not None and found.total.high >= high
+    assert told > 20
+
+
+@pytest.mark.parametrize(("slots", "mean", "left"), [(256, 80, 500), (256, 80, 2000), (64, 80, 1500), (32, 300, 1000)])
+def test_a_few_long_answers_that_wait_for_another_try_do_not_end_the_run_before_the_rest(
+    slots: int, mean: int, left: int
+) -> None:
+    """They have no slot just now, and slots full of them are not what the run ends with."""
+    short = Made(mean=mean, slots=slots, speed=40.0).run(NOW, NOW + 1800)
+    short.prompts = short.done + left + slots
+    long = Made(mean=3000, slots=8, speed=40.0).run(NOW, NOW + 1800, seed=2)
+    long.prompts = long.done + 3
+    parts = [short.part(), long.part(in_flight=0)]
+    point, _, high = known(forecast(parts, conditions(NOW, slots, oldest_s=3.0), NOW + 1800).total)
+    of_the_short = (left + slots / 2) * mean / (slots * 40.0)
+    assert point >= of_the_short * 0.9
+    assert high < 20 * (of_the_short + 75.0), "no interval without an end"
