@@ -15,12 +15,12 @@ from contracts.wording import counted
 from daemon.capture.row_numbers import RowNumbers
 from daemon.store.adopting import MOST_AT_START, Adopting, adopted_sentences
 from daemon.store.index import Index, read_index
-from daemon.store.layout import Layout
+from daemon.store.layout import Layout, StoreError
 from daemon.store.layouts import make_layout
 from daemon.store.reconcile import Reconciled, reconcile
 
-MOST_LOST: Final = 4096
-"""Answers that a power cut can lose, at most: those of the last group commit."""
+MOST_LOST: Final = 256
+"""Answers that a power cut can lose, at most, and the newest: those of the last group commit."""
 TOLD: Final = 20
 """So many sentences of one kind are events of their own."""
 
@@ -62,7 +62,7 @@ def open_store(
         append: Takes lines for the index.
 
     Raises:
-        StoreError: The index has samples and the store no file at all; or it lost more of them than can be looked at
+        StoreError: The index has samples and the store no file at all, or the response file no answer; or it lost more of them than can be looked at
             before a start.
         OSError: Folder or index cannot be read or written.
     """
@@ -101,14 +101,20 @@ def _drop_unanswered(
     """Give up samples that were stored from an answer which is not in the response file.
 
     A power cut can lose the answer's line and keep the sample: its prompt is answered again, with another answer. Many
-    of them are no power cut: then a person has to look.
+    of them, or old ones, are no power cut: then a person has to look.
+
+    Raises:
+        StoreError: There is no answer at all: all would be answered again beside a store of the answers before.
     """
-    lost = [
-        (key, record)
-        for key, record in index.records.items()
-        if record.capture == GENERATING and key not in dataset.responses.done
-    ]
-    if len(lost) > MOST_LOST:
+    made = {key: record for key, record in index.records.items() if record.capture == GENERATING}
+    lost = [(key, record) for key, record in made.items() if key not in dataset.responses.done]
+    if lost and not dataset.responses.done:
+        raise StoreError(
+            f"{dataset.folder.responses} holds no answer, but the index has "
+            f"{counted(len(made), 'sample')} stored from its answers: bring the file back (moved? an older copy?)"
+        )
+    newest = set(list(index.records)[-MOST_LOST:])
+    if any(key not in newest for key, _ in lost):
         return [
             f"{counted(len(lost), 'stored sample has', 'stored samples have')} no answer in "
             f"{dataset.folder.responses}: was it replaced? They are left as they are; eagle3 verify names them"

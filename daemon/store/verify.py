@@ -222,7 +222,9 @@ class _Verification:
         wanted = {entry.key for entry in prompts.entries if entry.pretokenized or entry.key in done}
         known = {entry.key for entry in prompts.entries}
         self._wanted = wanted
-        exchanged = bool(records) and wanted.isdisjoint(records)
+        # Those that bring their own answer say nothing of the responses.
+        own = {entry.key for entry in prompts.entries if entry.pretokenized}
+        exchanged = bool(records) and (wanted - own).isdisjoint(records) and not records.keys() <= own
         if exchanged:
             what = "none of its samples belongs to a prompt with a response: was one of the two files exchanged?"
             store.add(Finding(kind=Kind.UNWANTED, what=what))

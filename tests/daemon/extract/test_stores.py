@@ -71,14 +71,31 @@ def test_a_sample_whose_answer_was_lost_is_made_again(tmp_path: Path) -> None:
     assert opened(tmp_path).said == []
 
 
-def test_a_response_file_that_is_gone_costs_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daemon.extract.stores.MOST_LOST", 2)
-    run = RunDir(make_stored_run(tmp_path, "specforge", 4))
-    run.dataset("B1").responses.unlink()
-    before = run.dataset("B1").hidden_states.read_bytes()
-    (said,) = opened(tmp_path).said
-    assert "was it replaced?" in said
-    assert run.dataset("B1").hidden_states.read_bytes() == before
+@pytest.mark.parametrize("how", ["gone", "empty"])
+def test_a_response_file_without_answers_costs_no_store(tmp_path: Path, how: str) -> None:
+    run = RunDir(make_stored_run(tmp_path, "specforge", 40))
+    dataset = run.dataset("B1")
+    dataset.responses.unlink() if how == "gone" else dataset.responses.write_bytes(b"")
+    before = dataset.hidden_states.read_bytes()
+    with pytest.raises(StoreError, match="39 samples stored from its answers: bring the file back"):
+        opened(tmp_path)
+    assert dataset.hidden_states.read_bytes() == before
+    assert len(list(run.store("B1").rglob("*.ckpt"))) == 40
+
+
+def test_an_older_copy_of_the_response_file_costs_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lacks answers that no power cut took: those of samples that were stored long ago."""
+    monkeypatch.setattr("daemon.extract.stores.MOST_LOST", 8)
+    run = RunDir(make_stored_run(tmp_path, "specforge", 40))
+    dataset = run.dataset("B1")
+    lines = dataset.responses.read_bytes().splitlines(keepends=True)
+    before = dataset.hidden_states.read_bytes()
+    for left in (lines[:20], lines[1:]):
+        dataset.responses.write_bytes(b"".join(left))
+        (said,) = opened(tmp_path).said
+        assert "was it replaced?" in said
+    assert dataset.hidden_states.read_bytes() == before
+    assert len(list(run.store("B1").rglob("*.ckpt"))) == 40
 
 
 def test_lines_that_the_index_lost_are_recorded_again(tmp_path: Path) -> None:

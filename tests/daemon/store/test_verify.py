@@ -307,6 +307,13 @@ def test_exchanged_prompts_are_said_once(tmp_path: Path) -> None:
     assert found(run) == {"unwanted": [None]}
 
 
+def test_responses_that_are_gone_are_said_once_also_beside_samples_that_need_none(tmp_path: Path) -> None:
+    run = make_stored_run(tmp_path)
+    assert any('"loss_mask"' in line for line in RunDir(run).dataset("B1").prompts.read_text().splitlines())
+    RunDir(run).dataset("B1").responses.unlink()
+    assert found(run) == {"unwanted": [None]}
+
+
 def test_no_prompts_file(tmp_path: Path) -> None:
     run = make_stored_run(tmp_path, forge={1: a_nan})
     RunDir(run).dataset("B1").prompts.unlink()
