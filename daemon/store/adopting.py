@@ -16,6 +16,7 @@ from daemon.prompts.refusals import PromptError
 from daemon.store.cheap_checks import Form, contradiction, usual_form
 from daemon.store.examine import examine
 from daemon.store.layout import Layout, StoreError
+from daemon.store.row_checks import lacks_a_page
 from daemon.store.sequences import Expected, expected_sequences
 from daemon.store.unrecorded import Claim, Verdict
 from daemon.store.writing import checksum_of
@@ -143,10 +144,14 @@ class _Work:
             return f"it has {other}"
         folder = self.adopting.run.store(self.adopting.dataset)
         fault = next(examine(folder, self.layout, record, expected), None)
+        # The checksum is new: it says nothing of what a power cut may have left unwritten.
+        torn = fault is None and any(map(lacks_a_page, self.layout.load(record).rows.blocks()))
         self.read, self.read_bytes = self.read + 1, self.read_bytes + record.bytes
         self.adopting.progress(self.read, self.claims, self.read_bytes)
         if fault is not None:
             return fault.what
+        if torn:
+            return "a part of its rows is nothing but zeros, as after a power cut"
         self.form = own
         self.rows.take(row)
         self.found.adopted.append(record)

@@ -45,6 +45,8 @@ class _Form:
         return 1 << (8 * self.unsigned.itemsize - 1)
 
 
+_PIECE: Final = 512
+"""Bytes: every page of 4,096 that was lost has such a piece as a whole, also where two blocks share it."""
 _HALF: Final = (np.dtype("<u2"), np.dtype("<i2"))
 _SINGLE: Final = (np.dtype("<u4"), np.dtype("<i4"))
 _FORMS: Final = {
@@ -76,6 +78,20 @@ def check_rows(block: memoryview, dtype: str, values_per_row: int, slots: int) -
     if _all_finite(bits, form) and not _zero_slots(bits.reshape(-1, values_per_row // slots), form).size:
         return None
     return _first_fault(bits.reshape(-1, slots, values_per_row // slots), form)
+
+
+def lacks_a_page(block: memoryview) -> bool:
+    """Whether some of the rows are nothing but zeros for so long as a page of a disk that a power cut left unwritten.
+
+    `check_rows` sees those that hold a whole slot. Less than that may be real, in a model that fills up its width with
+    zeros: for samples of which nobody knows that they were written whole.
+
+    Args:
+        block: Whole rows, contiguous.
+    """
+    words = np.frombuffer(block, np.uint64, block.nbytes // _PIECE * (_PIECE // 8)).reshape(-1, _PIECE // 8)
+    likely = np.flatnonzero(words[:, 0] == 0)
+    return any(not words[index].any() for index in likely)
 
 
 def _all_finite(bits: npt.NDArray[Any], form: _Form) -> bool:

@@ -168,6 +168,21 @@ def test_what_is_not_what_prompt_and_response_ask_for_is_not_adopted(tmp_path: P
     assert nothing(reconciled(run, layout)) and found(run) == {}
 
 
+def test_rows_with_a_page_that_was_never_written_are_not_adopted(tmp_path: Path, layout: str) -> None:
+    """A shard gets its document before the document is on the disk: after a power cut a page of it may be zeros."""
+
+    def torn(sample: Sample) -> Sample:
+        bits = bits_of(sample)
+        bits.reshape(-1)[300 : 300 + 2048] = 0
+        return with_rows(sample, bits)
+
+    run = make_stored_run(tmp_path, layout, width=2560, forge={1: torn})
+    lose(run, "s1", "s2")
+    done = reconciled(run, layout)
+    assert [record.sample_id for record in done.adopted] == ["s2"]
+    assert any("sample 's1': a part of its rows is nothing but zeros" in sentence for sentence in done.removed)
+
+
 def test_more_than_a_crash_can_leave_stays(tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its responses are gone: nobody can say what the samples are, and nobody but a person may remove them."""
     monkeypatch.setattr("daemon.store.unrecorded.MOST_LEFT", 2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from contracts.records import CaptureCheck
-from daemon.store.row_checks import check_rows
+from daemon.store.row_checks import check_rows, lacks_a_page
 
 SLOTS, WIDTH, ROWS = 4, 16, 9
 FORMS = {
@@ -85,3 +85,16 @@ def test_a_view_at_an_odd_place() -> None:
     fault = check_rows(memoryview(b"\0" + values.tobytes())[1:], "float32", SLOTS * WIDTH, SLOTS)
     assert fault is not None
     assert (fault.row, fault.slot) == (7, 0)
+
+
+@pytest.mark.parametrize("at", [0, 2, 510, 1022, 4096, 65_536 - 4096])
+def test_a_page_that_was_never_written(at: int) -> None:
+    content = bytearray(b"\1" * 65_536)
+    assert not lacks_a_page(memoryview(content))
+    content[at : at + 4096] = bytes(4096)
+    assert lacks_a_page(memoryview(content))
+    for cut in range(at, at + 4097, 256):  # the page lies in two blocks
+        blocks = (memoryview(content)[:cut], memoryview(content)[cut:])
+        assert any(map(lacks_a_page, blocks))
+    content[at : at + 4096 : 500] = b"\1" * 9
+    assert not lacks_a_page(memoryview(content))
