@@ -10,6 +10,7 @@ import fcntl
 import heapq
 import os
 import time
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ class ExportTarget:
         self.records = records
         """What lies in it, by ``sample_key``."""
         self._journal = journal
+        self._named = Counter(record.file for record in records.values())
+        """How many records name a file: looking through the folder for each one that goes would take hours."""
         taken = {record.row for record in records.values()}
         self._next = max(taken, default=-1) + 1
         self._holes = [row for row in range(self._next) if row not in taken]
@@ -80,7 +83,7 @@ class ExportTarget:
             layout=self.layout.name,
         )
         self._journal.append(encode_line(record))
-        self.records[sample.key] = record
+        self._keep(record)
         if self._holes:
             heapq.heappop(self._holes)
         else:
@@ -116,13 +119,18 @@ class ExportTarget:
         lines = [encode_line(DroppedSample(sample_id=one.sample_id, why=why, at=now)) for one in dropped]
         if instead is not None:
             lines.append(encode_line(instead))
-            self.records[sample_key(instead.sample_id)] = instead
+            self._keep(instead)
         self._journal.append(b"".join(lines))
         self._journal.sync()
-        files = {self.folder / one.file for one in dropped}
-        remove_files([path for path in self.layout.strays(list(self.records.values())) if path in files])
+        self._named.subtract(one.file for one in dropped)
+        files = dict.fromkeys(one.file for one in dropped)
+        remove_files([path for file in files if not self._named[file] and (path := self.folder / file).exists()])
         for one in dropped:
             heapq.heappush(self._holes, one.row)
+
+    def _keep(self, record: StoredSample) -> None:
+        self.records[sample_key(record.sample_id)] = record
+        self._named[record.file] += 1
 
 
 @contextmanager

@@ -114,10 +114,20 @@ def closing_moves(records: list[StoredSample]) -> list[tuple[StoredSample, int]]
     No move goes to a row that a record has, or had before: a crash between two of them costs nothing.
 
     Args:
-        records: All of an index; no two have the same row.
+        records: All of an index.
+
+    Raises:
+        StoreError: Two of them have the same row.
     """
     count = len(records)
-    taken = {record.row for record in records}
+    taken: dict[int, StoredSample] = {}
+    for record in records:
+        other = taken.setdefault(record.row, record)
+        if other is not record:
+            raise StoreError(
+                f"samples {other.sample_id!r} and {record.sample_id!r} have the same number {record.row}: put it right "
+                "with eagle3 verify RUN --repair"
+            )
     holes = (row for row in range(count) if row not in taken)
     beyond = sorted((record for record in records if record.row >= count), key=lambda record: record.row)
     return list(zip(beyond, holes, strict=True))

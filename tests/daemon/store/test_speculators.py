@@ -79,3 +79,9 @@ def test_the_last_ones_go_into_the_holes(tmp_path: Path) -> None:
     assert sorted(by_row) == list(range(5))
     assert all(layout.load(record).ids.size for record in by_row.values())
     assert closing_moves(list(by_row.values())) == [] == closing_moves([])
+
+
+def test_two_records_of_one_number_are_named(tmp_path: Path) -> None:
+    first, second = place_many(SpeculatorsLayout(tmp_path), 2)
+    with pytest.raises(StoreError, match="'s0' and 's1' have the same number 0"):
+        closing_moves([first, msgspec.structs.replace(second, row=0)])
