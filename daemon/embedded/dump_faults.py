@@ -79,8 +79,8 @@ class Part:
     """Rows of one pass, as a rule of one request: rows [T, (K+1)*H], ids and positions [T]."""
 
     rows: Tensor
-    ids: list[int]
-    positions: list[int]
+    ids: Tensor
+    positions: Tensor
 
     def between(self, begin: int, end: int) -> Part:
         """The rows `begin` to `end` - 1 of it, by their place in it."""
@@ -107,7 +107,7 @@ class Alteration:
     def take(self, part: Part) -> list[Part]:
         """What of it is to be written now."""
         if self._at is None:
-            self._at = part.positions[len(part.positions) // 2]
+            self._at = int(part.positions[len(part.positions) // 2])
         if self.fault in ("never", "error_file"):
             return []
         if self.fault in ("late", "swap"):
@@ -117,8 +117,8 @@ class Alteration:
             return self._all_but_the_last(part)
         if self.fault == "extra":
             self._last = part.between(len(part.ids) - 1, len(part.ids))
-        elif self._at in part.positions:
-            self._spoil(part, part.positions.index(self._at))
+        elif 0 <= self._at - int(part.positions[0]) < len(part.positions):
+            self._spoil(part, self._at - int(part.positions[0]))
         return [part]
 
     def release(self) -> list[Part]:
@@ -130,9 +130,8 @@ class Alteration:
         """A row for the last token, which is not fed in truth."""
         if self.fault != "extra" or self._last is None:
             return []
-        return [
-            replace(self._last, rows=self._last.rows.clone(), ids=[token], positions=[self._last.positions[0] + 1])
-        ]  # fmt: skip
+        last = self._last
+        return [Part(last.rows.clone(), last.ids.new_tensor([token]), last.positions + 1)]
 
     @property
     def hole(self) -> int | None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import torch  # noqa: TID251
 from torch import Tensor  # noqa: TID251
@@ -20,9 +20,10 @@ from daemon.capture.forms import form_of
 from daemon.embedded.config import ModelConfig
 from daemon.embedded.dump_faults import OTHER_FORM, Alteration, DumpFaults, FilesWithHoles, Part
 from daemon.embedded.dump_form import spoilt, told_by
+from daemon.embedded.dump_states import ModelStates, States, TableStates
 from daemon.embedded.model import TinyLlama, limit_threads
 from daemon.request_ids import is_probe
-from daemon.sglang_plugin.eagle3_sglang.dump_format import OVER_WEIGHT, RID, About
+from daemon.sglang_plugin.eagle3_sglang.dump_format import RID, About
 from daemon.sglang_plugin.eagle3_sglang.final_norm import FinalNorm
 from daemon.sglang_plugin.eagle3_sglang.instance_files import write_instance
 from daemon.sglang_plugin.eagle3_sglang.rows import RowBatch
@@ -30,8 +31,6 @@ from daemon.sglang_plugin.eagle3_sglang.writer import DumpWriter
 from daemon.store.sample import RowForm
 
 MOST_PENDING_BYTES: Final = 256 << 20
-_STRIDE: Final = 31
-"""By how many ids' rows a token's row moves with its position, without a model."""
 
 
 @dataclass(slots=True)
@@ -42,6 +41,8 @@ class _Request:
     form: RowForm
     name: str
     """The rid that its rows go to: its own, but for a swap."""
+    plain: bool
+    """Its rows go to the writer as those of the whole pass do."""
     exchanged: bool = False
 
 
@@ -87,33 +88,33 @@ class Dumper:
         """Whether a request's rows are dumped."""
         return self.about.refusal is None and RID.fullmatch(rid) is not None
 
-    def put(
-        self, rids: Sequence[str], counts: Sequence[int], states: States, ids: Sequence[int], positions: Sequence[int]
-    ) -> None:
-        """Take the rows of one pass: `counts` of each rid, one after the other; `ids` and `positions` of all [T]."""
+    def put(self, rids: list[str], counts: list[int], states: States) -> None:
+        """Take the rows of one pass: `counts` of each rid, one after the other. What is given is kept, not copied."""
         with self._lock:
+            requests = [self._requests.get(rid) or self._request(rid) for rid in rids]
+            if all(request is not None and request.plain for request in requests):  # the pass as it is
+                self._send(self._form, rids, counts, self._part(self._form, states, None, self._token_rows))
+                return
             plain_rids: list[str] = []
             plain_counts: list[int] = []
             plain: list[int] = []
             begin = 0
-            for rid, count in zip(rids, counts, strict=True):
-                places = range(begin, begin + count)
+            for rid, count, request in zip(rids, counts, requests, strict=True):
+                places = list(range(begin, begin + count))
                 begin += count
-                request = self._request(rid)
                 if request is None:
                     continue
-                if request.alteration is None and self._token_rows and is_probe(rid):
-                    own = self._part(self._form, states, ids, positions, list(places), token_rows=False)
-                    self._send(self._form, [rid], [count], own)
-                elif request.alteration is None:
+                if request.plain:
                     plain_rids.append(rid)
                     plain_counts.append(count)
                     plain.extend(places)
+                elif request.alteration is None:
+                    self._send(self._form, [rid], [count], self._part(self._form, states, places, token_rows=False))
                 else:
-                    part = self._part(request.form, states, ids, positions, list(places), self._token_rows)
+                    part = self._part(request.form, states, places, self._token_rows)
                     self._write(request, request.alteration.take(part))
             if plain:
-                part = self._part(self._form, states, ids, positions, plain, self._token_rows)
+                part = self._part(self._form, states, plain, self._token_rows)
                 self._send(self._form, plain_rids, plain_counts, part)
 
     def finished(self, rid: str, output_ids: Sequence[int]) -> None:
@@ -135,6 +136,12 @@ class Dumper:
             if output_ids:
                 self._write(request, request.alteration.one_more(output_ids[-1]))
 
+    def pause(self) -> None:
+        """Learn that no request runs any more: what is held is written now."""
+        with self._lock:
+            for writer in self._writers.values():
+                writer.pause()
+
     def flush(self) -> None:
         """Return when what was taken so far is written; for tests."""
         with self._lock:
@@ -154,13 +161,12 @@ class Dumper:
             self._requests.clear()
 
     def _request(self, rid: str) -> _Request | None:
-        """The request, or None when its rows are not wanted; a new one draws its fault."""
-        request = self._requests.get(rid)
-        if request is not None or not self.wants(rid):
-            return request
+        """A new request, which draws its fault; None when its rows are not wanted."""
+        if not self.wants(rid):
+            return None
         fault = self._faults.next_kind()
         alteration = None if fault is None else Alteration(fault, self._faults)
-        request = _Request(alteration, self._form, rid)
+        request = _Request(alteration, self._form, rid, fault is None and not (self._token_rows and is_probe(rid)))
         self._requests[rid] = request
         if fault in OTHER_FORM:
             request.form = spoilt(self._form, fault)
@@ -199,8 +205,7 @@ class Dumper:
                 self._write(request, request.alteration.release())
 
     def _send(self, form: RowForm, rids: list[str], counts: list[int], part: Part) -> None:
-        batch = RowBatch(rids, counts, part.rows, torch.tensor(part.ids), torch.tensor(part.positions), None)
-        self._writer(form).put(batch)
+        self._writer(form).put(RowBatch(rids, counts, part.rows, part.ids, part.positions, None))
 
     def _writer(self, form: RowForm) -> DumpWriter:
         """The writer of a form; one beside the server's own for each fault of the whole form."""
@@ -212,17 +217,15 @@ class Dumper:
             )
         return self._writers[form]
 
-    def _part(
-        self, form: RowForm, states: States, ids: Sequence[int], positions: Sequence[int], places: list[int],
-        token_rows: bool,
-    ) -> Part:  # fmt: skip
-        """The rows at `places` of a pass."""
-        every = len(places) == len(ids)
-        rows = states.rows(form, None if every else places)
-        kept = list(ids) if every else [ids[place] for place in places]
+    def _part(self, form: RowForm, states: States, places: list[int] | None, token_rows: bool) -> Part:
+        """The rows of a pass at these places, or all."""
+        rows = states.rows(form, places)
+        ids, positions = states.ids, states.positions
+        if places is not None:
+            ids, positions = ids[places], positions[places]
         if token_rows:
-            rows = torch.tensor(kept, dtype=rows.dtype)[:, None].expand_as(rows).clone()
-        return Part(rows, kept, list(positions) if every else [positions[place] for place in places])
+            rows = ids.to(rows.dtype)[:, None].expand_as(rows).clone()
+        return Part(rows, ids, positions)
 
 
 class CannedDumps:
@@ -239,14 +242,16 @@ class CannedDumps:
         aux = {layer: torch.rand(shape, generator=draw) + 0.5 for layer in dumper.capture}
         last = torch.randn(shape, generator=draw)
         last *= last.pow(2).mean(dim=1, keepdim=True).rsqrt()
-        self._all = ModelStates(aux, last * dumper.norm.weight, dumper.norm)
+        table = torch.arange(config.vocab_size)
+        self._all = ModelStates(table, table, aux, last * dumper.norm.weight, dumper.norm)
         self._tables: dict[RowForm, Tensor] = {}
 
     def put(self, rid: str, ids: Sequence[int], first: int) -> None:
         """Dump the rows of `ids`, as if they had been fed at positions `first` and on."""
         if ids and self._dumper.wants(rid):
-            positions = range(first, first + len(ids))
-            self._dumper.put([rid], [len(ids)], _TableStates(self._table, ids, positions), ids, positions)
+            fed = torch.tensor(ids)
+            states = TableStates(self._table, fed, torch.arange(first, first + len(fed)))
+            self._dumper.put([rid], [len(fed)], states)
 
     def finished(self, rid: str, output_ids: Sequence[int]) -> None:
         """As `Dumper.finished`."""
@@ -256,46 +261,6 @@ class CannedDumps:
         if form not in self._tables:
             self._tables[form] = self._all.rows(form, None)
         return self._tables[form]
-
-
-class States(Protocol):
-    """The hidden states of one pass of T tokens."""
-
-    def rows(self, form: RowForm, places: list[int] | None) -> Tensor:
-        """Rows in a form, of the tokens at these places or of all: [T, (K+1)*H], memory of their own."""
-
-
-@dataclass(frozen=True)
-class ModelStates:
-    """What a model computed: `aux` by layer and `last` after the final norm, [T, H] each."""
-
-    aux: dict[int, Tensor]
-    last: Tensor
-    norm: FinalNorm
-
-    @torch.no_grad()
-    def rows(self, form: RowForm, places: list[int] | None) -> Tensor:
-        """As `States.rows`."""
-        last = self.norm.over_weight(self.last) if form.norm == OVER_WEIGHT else self.last
-        slots = [slot[:, : form.hidden_size] for slot in (*(self.aux[layer] for layer in form.layers), last)]
-        if places is not None:
-            slots = [slot[places] for slot in slots]
-        return torch.cat(slots, dim=1).to(getattr(torch, form.dtype))
-
-
-@dataclass(frozen=True)
-class _TableStates:
-    """Rows of a table, by id and position."""
-
-    table: Callable[[RowForm], Tensor]
-    ids: Sequence[int]
-    positions: range
-
-    def rows(self, form: RowForm, places: list[int] | None) -> Tensor:
-        """As `States.rows`."""
-        table = self.table(form)
-        taken = [(token + _STRIDE * at) % table.shape[0] for token, at in zip(self.ids, self.positions, strict=True)]
-        return table[taken if places is None else [taken[place] for place in places]]
 
 
 def _log(line: str) -> None:

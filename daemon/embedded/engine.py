@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from daemon.embedded.config import ModelConfig
-from daemon.embedded.dumping import Dumper, ModelStates
+from daemon.embedded.dump_states import ModelStates
+from daemon.embedded.dumping import Dumper
 from daemon.embedded.jobs import FinishReason, Job, Load, Result, Throughput, aborted
 from daemon.embedded.model import Choice, KVCache, ModelOutput, TinyLlama, choose, limit_threads
 from daemon.embedded.prefix_cache import PrefixCache
@@ -126,6 +127,8 @@ class Engine:
                 self._decode()
             self._release_held()
             self._deliver()
+            if self._dumper is not None and not self._running:
+                self._dumper.pause()
 
     def _wait(self) -> bool:
         """Sleep until there is something to do, then carry aborts out; False when the engine stops."""
@@ -194,7 +197,7 @@ class Engine:
         for at in range(first, len(ids), self._chunk):
             chunk = ids[at : at + self._chunk]
             output = self._model.prefill(chunk, self._cache, slot, start=at, capture=self._capture)
-            self._dump([job.rid], [len(chunk)], output, chunk, range(at, at + len(chunk)))
+            self._dump([job.rid], [len(chunk)], output)
         if self._prefixes is not None:
             self._prefixes.remember(ids, job.cache_key)
         running.fed = len(ids)
@@ -210,7 +213,7 @@ class Engine:
         batch = list(self._running)
         ids, positions = [each.output_ids[-1] for each in batch], [each.fed for each in batch]
         output = self._model.decode(ids, positions, self._cache, self._capture)
-        self._dump([each.job.rid for each in batch], [1] * len(batch), output, ids, positions)
+        self._dump([each.job.rid for each in batch], [1] * len(batch), output)
         tokens = choose(output.logits, [each.choice() for each in batch])
         for each in batch:  # all of them first: a job that ends below moves another's cache, this step included
             each.fed += 1
@@ -229,12 +232,10 @@ class Engine:
             self._retracted.append(running)
             self._leave(running)
 
-    def _dump(
-        self, rids: list[str], counts: list[int], output: ModelOutput, ids: Sequence[int], positions: Sequence[int]
-    ) -> None:
+    def _dump(self, rids: list[str], counts: list[int], output: ModelOutput) -> None:
         if self._dumper is not None:
-            states = ModelStates(output.aux, output.last, self._dumper.norm)
-            self._dumper.put(rids, counts, states, ids, positions)
+            states = ModelStates(output.ids, output.positions, output.aux, output.last, self._dumper.norm)
+            self._dumper.put(rids, counts, states)
 
     def _take(self, running: Running, token: int) -> None:
         running.output_ids.append(token)

@@ -22,11 +22,13 @@ from daemon.embedded.config import ModelConfig
 class ModelOutput:
     """What one forward pass gives, one row per token fed: logits [T, vocab], last [T, H], aux {layer: [T, H]}.
 
-    After a prefill `logits` has the last row only.
+    After a prefill `logits` has the last row only. `ids` and `positions` [T] are what was fed.
     """
 
     logits: Tensor
     last: Tensor
+    ids: Tensor
+    positions: Tensor
     aux: dict[int, Tensor] = field(default_factory=dict)
 
 
@@ -226,13 +228,14 @@ class TinyLlama(nn.Module):
         for index, layer in enumerate(self.layers):
             layer.self_attn.current = current  # type: ignore[union-attr]
             hidden, residual = layer(positions, hidden, residual)
-            if index in capture:
-                aux[index] = hidden + residual
+            if index in capture:  # the next norm would make the same sum; so nothing is computed twice
+                aux[index] = hidden = hidden + residual
+                residual = None
         last, _ = self.norm(hidden, residual)
         logits: Tensor = self.lm_head(last[-1:] if last_only else last)
         if self.eos_bias:
             logits[:, self.config.eos_token_id] += self.eos_bias
-        return ModelOutput(logits, last, aux)
+        return ModelOutput(logits, last, ids, positions, aux)
 
 
 def _hide(hidden: Tensor) -> Tensor:

@@ -14,10 +14,11 @@ import pytest
 from daemon.embedded.backends import DumpFolderError
 from daemon.embedded.options import Options
 from daemon.embedded.server import EmbeddedServer
+from daemon.sglang_plugin.eagle3_sglang import writer
 from daemon.sglang_plugin.eagle3_sglang.dump_format import About, dump_path
 from tests.embedded.dumps import ask, check, dumped, dumping, fed, prompt
 from tests.embedded.helpers import generate, until
-from tests.support.hidden_states import norm_weight, reference_rows
+from tests.support.hidden_states import norm_weight, read_dump, reference_rows
 
 Client = aiohttp.ClientSession
 LENGTHS = [2, 3, 5, 17, 63, 64, 65, 128, 129, 200, 300, 301]
@@ -325,3 +326,15 @@ async def test_token_rows(client: Client, tmp_path: Path, no_model: bool) -> Non
                 assert (dump.rows == np.array(dump.ids)[:, None, None]).all()
                 dump_path(tmp_path, rid).unlink()
             prompts = {f"e3.second.{rid}": ids for rid, ids in prompts.items()}
+
+
+async def test_the_last_rows_are_not_kept_back_when_nobody_runs_any_more(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for bound in ("_SHORTEST_S", "_LONGEST_S"):  # how long a next step is waited for
+        monkeypatch.setattr(writer, bound, 3600.0)
+    async with dumping(tmp_path) as server:
+        ids = prompt(9)
+        answer = await ask(client, server, "e3.a", ids)
+        await until(lambda: len(read_dump(tmp_path, "e3.a").ids) == len(fed(ids, answer)))
+        check(read_dump(tmp_path, "e3.a"), fed(ids, answer))

@@ -92,6 +92,18 @@ def test_aux_is_the_sum_that_the_next_layer_reads(model: TinyLlama) -> None:
     torch.testing.assert_close(model.lm_head(output.last[-1:]), output.logits, atol=1e-5, rtol=1e-5)
 
 
+def test_what_is_captured_changes_no_bit_of_the_rest(model: TinyLlama) -> None:
+    plain, captured = KVCache(CONFIG, 1), KVCache(CONFIG, 1)
+    passes = [
+        (model.prefill(IDS, plain, 0), model.prefill(IDS, captured, 0, capture=EVERY_LAYER)),
+        (model.decode([7], [len(IDS)], plain), model.decode([7], [len(IDS)], captured, capture=EVERY_LAYER)),
+    ]
+    for without, with_ in passes:
+        assert torch.equal(without.logits, with_.logits)
+        assert torch.equal(without.last, with_.last)
+    assert (passes[0][1].ids.tolist(), passes[0][1].positions.tolist()) == (IDS, list(range(len(IDS))))
+
+
 @pytest.mark.parametrize(
     ("choice", "allowed"),
     [

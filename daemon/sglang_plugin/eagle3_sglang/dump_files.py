@@ -16,7 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .dump_format import HEADER_BYTES, MARK_BYTES, About, DumpHeader, dump_path, error_path, header_pages
+from .dump_format import (
+    DUMP_SUFFIX,
+    ERROR_SUFFIX,
+    HEADER_BYTES,
+    MARK_BYTES,
+    About,
+    DumpHeader,
+    dump_path,
+    error_path,
+    header_pages,
+)
 
 MOST_OPEN: Final = 2048
 """Files held open, or half of what the process may have; more requests at once cost an open and a close for each
@@ -36,6 +46,8 @@ class _Open:
     descriptor: int
     reached: int
     """Rows 0..reached-1 are there."""
+    page: bytes
+    """The header, until it is written: with the first marks, which follow it."""
 
 
 class DumpFiles:
@@ -56,6 +68,7 @@ class DumpFiles:
             DumpFormatError: The self-description does not fit a header.
         """
         self.folder = folder
+        self._prefix = f"{folder}/"
         self._about = about
         self._most_open = most_open or min(MOST_OPEN, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         self._pwritev = pwritev
@@ -93,12 +106,16 @@ class DumpFiles:
             self._forget(rid)
             return False
         joined = memoryview(b"".join(marks))
-        count = joined.nbytes // MARK_BYTES
+        count = len(joined) // MARK_BYTES
         if first > dump.reached:
             raise Refused(f"rows from position {first} on came, but only the first {dump.reached} are there")
         if first + count > self._about.context_length:
             raise Refused(f"a row for position {first + count - 1}: the context has {self._about.context_length}")
-        self._put(dump.descriptor, [joined], HEADER_BYTES + MARK_BYTES * first)
+        if dump.page:
+            self._put(dump.descriptor, [memoryview(dump.page), joined], 0)
+            dump.page = b""
+        else:
+            self._put(dump.descriptor, [joined], HEADER_BYTES + MARK_BYTES * first)
         self._put(dump.descriptor, rows, self._rows_offset + self._row_bytes * first)
         dump.reached = max(dump.reached, first + count)
         return True
@@ -147,9 +164,10 @@ class DumpFiles:
         """Make a file for a request's first row; open one that was closed to make room."""
         if rid in self._forgotten:
             return None
-        path, new = dump_path(self.folder, rid), False
+        page = self._page(rid)  # no other rid is one: so its paths can be put together the quick way
+        path, new = f"{self._prefix}{rid}{DUMP_SUFFIX}", False
         try:
-            if first == 0 and not error_path(self.folder, rid).exists():
+            if first == 0 and not os.access(f"{self._prefix}{rid}{ERROR_SUFFIX}", os.F_OK):
                 descriptor, new = self._create(path), True
             else:
                 descriptor = os.open(path, os.O_RDWR | _FLAGS)
@@ -157,9 +175,7 @@ class DumpFiles:
             descriptor = os.open(path, os.O_RDWR | _FLAGS)
         except FileNotFoundError:
             return None
-        dump = _Open(descriptor, 0)
-        self._open[rid] = dump
-        page = self._page(rid)
+        dump = self._open[rid] = _Open(descriptor, 0, b"")
         if not new and os.pread(descriptor, HEADER_BYTES, 0) == page:
             dump.reached = max(0, os.fstat(descriptor).st_size - self._rows_offset) // self._row_bytes
         elif first != 0:  # left by another server, which had got the same request
@@ -168,12 +184,12 @@ class DumpFiles:
         else:
             if not new:
                 os.ftruncate(descriptor, 0)
-            self._put(descriptor, [memoryview(page)], 0)
+            dump.page = page
         while len(self._open) > self._most_open:
             self._close(next(iter(self._open)))
         return dump
 
-    def _create(self, path: Path) -> int:
+    def _create(self, path: str) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS
         try:
             return os.open(path, flags, 0o600)

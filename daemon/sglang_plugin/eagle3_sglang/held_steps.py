@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 
 import torch  # noqa: TID251
 from torch import Tensor  # noqa: TID251
@@ -25,8 +26,8 @@ class _Stretch:
     """Which row of each step is whose."""
     firsts: list[int]
     """Position of each request's row in the first step."""
-    next: Tensor
-    """Positions of the step that would follow."""
+    next: Any
+    """Positions of the step that would follow, an array of numpy's."""
     rows: list[memoryview] = field(default_factory=list)
     ids: list[Tensor] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
@@ -39,16 +40,16 @@ class _Stretch:
         index = dict(zip(batch.rids, range(len(batch.rids)), strict=True))
         if len(index) < len(batch.rids):
             return None
-        return cls(batch.rids, index, batch.positions.tolist(), batch.positions)
+        return cls(batch.rids, index, batch.positions.tolist(), batch.positions.numpy())
 
     def follows(self, batch: RowBatch) -> bool:
-        return self._marks is None and batch.rids == self.rids and torch.equal(batch.positions, self.next)
+        return self._marks is None and batch.rids == self.rids and bool((batch.positions.numpy() == self.next).all())
 
     def add(self, batch: RowBatch, number: int) -> None:
         self.rows.append(bytes_of(batch.rows))
         self.ids.append(batch.ids)
         self.numbers.append(signed(number))
-        self.next = batch.positions + 1
+        self.next = batch.positions.numpy() + 1
 
     def marks(self) -> memoryview:
         if self._marks is None:

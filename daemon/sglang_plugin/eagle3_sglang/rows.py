@@ -1,7 +1,12 @@
-"""Rows on their way from a forward pass to the files: as they were computed, and as they are written."""
+"""Rows on their way from a forward pass to the files: as they were computed, and as they are written.
+
+Each call of torch lets go of Python's lock, and the thread that computes takes it meanwhile: on a fast model waiting
+for each other costs both more than the call. So small numbers are looked at without torch.
+"""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -79,13 +84,15 @@ def divided(batch: RowBatch, number: int) -> Iterator[tuple[str, Piece]]:
 
     Args:
         batch: Its copies are done.
-        number: For the marks, see `marks_of`.
+        number: For the marks.
 
     Raises:
         Refused: Positions within a segment do not follow each other.
     """
     positions = batch.positions.tolist()
-    marks, rows = bytes_of(marks_of(batch.ids, torch.tensor(signed(number)))), bytes_of(batch.rows)
+    each = array("I", (number,)) * (2 * len(positions))
+    each[::2] = array("I", batch.ids.tolist())
+    marks, rows = memoryview(each).cast("B"), bytes_of(batch.rows)
     width = rows.nbytes // len(positions)
     begin = 0
     for rid, count in zip(batch.rids, batch.counts, strict=True):
@@ -125,4 +132,5 @@ def signed(number: int) -> int:
 
 def bytes_of(tensor: Tensor) -> memoryview:
     """Return the bytes of a contiguous tensor, not copied. Keeps them alive."""
-    return tensor.view(torch.uint8).flatten().numpy().data
+    known = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor  # numpy has no bfloat16
+    return known.numpy().data.cast("B")

@@ -80,6 +80,8 @@ class DumpWriter:
         """Of the last step that was put."""
         self._step_at = 0.0
         self._patience_s = _SHORTEST_S
+        self._paused = False
+        """No step follows soon."""
         self._pending_bytes = 0
         """Of all that was put and not yet written, held steps among it."""
         self._put = self._taken = self._done = 0
@@ -114,12 +116,20 @@ class DumpWriter:
             now = time.monotonic()
             self._patience_s = min(_LONGEST_S, max(_SHORTEST_S, _PATIENCE * (now - self._step_at)))
             self._step_at = now
+            self._paused = False
             self._queued_steps += 1
             steps = self._queued_steps + self._held_steps
             full = steps >= HELD_STEPS or self._pending_bytes >= self._most_pending_bytes // _HELD_SHARE
             if full or steps == 1 or batch.rids != self._newest_rids:
                 self._make_due()
             self._newest_rids = batch.rids
+
+    def pause(self) -> None:
+        """Say that no step follows soon: steps that are held are written now, not after a wait for the next."""
+        with self._work:
+            self._paused = True
+            if self._queue or self._held_steps:
+                self._make_due()
 
     def refuse(self, rids: list[str], why: str) -> None:
         """Say in each request's ``.error`` why there are no rows, in order with what was put before.
@@ -190,7 +200,7 @@ class DumpWriter:
             return bool(self._queue or self._held_steps or not self._closing)
 
     def _quiet_in_s(self) -> float:
-        return self._step_at + self._patience_s - time.monotonic()
+        return 0.0 if self._paused else self._step_at + self._patience_s - time.monotonic()
 
     def _one_round(self) -> None:
         with self._work:

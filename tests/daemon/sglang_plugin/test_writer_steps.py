@@ -95,6 +95,24 @@ def test_steps_are_written_when_there_are_enough(writer: DumpWriter, calls: Call
     assert_whole(tmp_path, A, 10 + HELD_STEPS)
 
 
+def test_first_marks_go_out_with_the_header(writer: DumpWriter, calls: Calls) -> None:
+    writer.put(batch(("e3.run.d.1.4", 0, 5)))
+    writer.flush()
+    assert calls.all() == [(0, 4096 + 8 * 5, 2), (ROWS_OFFSET, ROW_BYTES * 5, 1)]
+
+
+def test_pause_has_held_steps_written_and_holds_the_next_again(writer: DumpWriter, calls: Calls) -> None:
+    for position in range(9, 12):
+        writer.put(batch((A, position, 1)))
+    writer.pause()
+    assert calls.rows() == (9, 3, 3)
+    writer.put(batch((A, 12, 1)))
+    writer.put(batch((A, 13, 1)))
+    assert calls.all() == []
+    writer.flush()
+    assert calls.rows() == (12, 2, 2)
+
+
 def test_request_that_is_not_in_the_next_step_is_written_alone(writer: DumpWriter, calls: Calls) -> None:
     for position in range(9, 12):
         writer.put(batch((A, position, 1), (B, position, 1), (C, position, 1)))
