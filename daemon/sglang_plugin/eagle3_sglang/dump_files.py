@@ -120,11 +120,16 @@ class DumpFiles:
         dump.reached = max(dump.reached, first + count)
         return True
 
-    def give_up(self, rid: str, why: str) -> None:
+    def give_up(self, rid: str, why: str) -> bool:
         """Remove a request's dump, and say why where its rows would be; best effort, raises nothing.
 
         A full disk may leave the file of the reason empty, or missing: the dump stays removed.
+
+        Returns:
+            False where nobody wants it any more, or it was said before: nothing is done then, at each pass again.
         """
+        if rid in self._forgotten:
+            return False
         with contextlib.suppress(OSError):
             os.close(os.open(dump_path(self.folder, rid), os.O_WRONLY | os.O_TRUNC | _FLAGS))
         with contextlib.suppress(OSError):
@@ -137,6 +142,7 @@ class DumpFiles:
                 os.write(descriptor, why.encode("utf-8", "replace"))
             finally:
                 os.close(descriptor)
+        return True
 
     def close_taken(self) -> None:
         """Close the files that were taken away, so that nothing keeps their memory."""

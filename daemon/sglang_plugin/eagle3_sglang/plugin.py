@@ -114,17 +114,17 @@ class Hook:
         self._told: set[str] = set()
 
     def __call__(self, result: Any, runner: Any, forward_batch: Any, *_: Any, **__: Any) -> None:
-        """Take the rows of our requests; raises nothing."""
-        if runner.is_draft_worker:
-            return
+        """Take the rows of our requests; raises nothing, whatever another SGLang hands over."""
         try:
+            if runner.is_draft_worker:
+                return
             if self._scheduler is None:
                 self._scheduler = _start(runner, self._settings, self._version)
             self._scheduler.take(result, forward_batch)
         except NotCaptured as error:
             self._refuse(error.rids, str(error))
         except Exception as error:  # noqa: BLE001 - serving goes on whatever happens here
-            self._refuse(list(forward_batch.rids or ()), f"{type(error).__name__}: {error}")
+            self._refuse(list(getattr(forward_batch, "rids", None) or ()), f"{type(error).__name__}: {error}")
 
     def _refuse(self, rids: list[str], why: str) -> None:
         if why not in self._told and len(self._told) < 100:

@@ -41,7 +41,11 @@ _LAST_NUMBER: Final = (1 << 32) - 1
 class _Refusal:
     rids: list[str]
     why: str
-    nbytes: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in the queue: a server may refuse at every pass."""
+        return 256 * len(self.rids)
 
 
 class DumpWriter:
@@ -287,9 +291,9 @@ class DumpWriter:
             self._give_up(rid, _words(error))
 
     def _give_up(self, rid: str, why: str) -> None:
-        self.failed_requests += 1
-        self._files.give_up(rid, why)
-        self._say(f"no hidden states of {rid}: {why}")
+        if self._files.give_up(rid, why):
+            self.failed_requests += 1
+            self._say(f"no hidden states of {rid}: {why}")
 
 
 def _words(error: Exception) -> str:

@@ -179,6 +179,16 @@ def test_draft_models_passes_are_not_taken(sglang: Sglang, folder: Path) -> None
     assert not folder.exists()
 
 
+def test_another_sglang_that_hands_over_something_else_goes_on_serving(
+    sglang: Sglang, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is read of runner and batch may have another name there: a line in the log, not the server's end."""
+    hook = sglang.hook()
+    hook(object(), object(), object())
+    assert "has no attribute" in caplog.text
+    assert not folder.exists()
+
+
 REFUSED = [
     ("features", "aux_hidden_state_capture", None, "--enable-return-aux-hidden-states is missing"),
     ("features", "return_aux_hidden_state_layer_ids", None, "--return-aux-hidden-state-layer-ids is missing"),

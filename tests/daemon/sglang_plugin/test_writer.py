@@ -239,6 +239,39 @@ def test_refusal_says_why_and_takes_the_dump_away(writer: DumpWriter, folder: Pa
     assert (folder / f"{A}.error").read_text() == "the runner gave no hidden states"
 
 
+def test_what_cannot_be_captured_at_any_pass_is_said_once(writer: DumpWriter, folder: Path, log: list[str]) -> None:
+    """A kind of pass without hidden states: every step of every request, for as long as the server runs."""
+    for _ in range(50):
+        writer.refuse([A, B], "the pass gave no hidden states")
+    writer.flush()
+    assert names(folder) == {f"{A}.error", f"{B}.error"}
+    assert len(log) == 2
+    (folder / f"{A}.error").unlink()  # the daemon knows by now
+    writer.refuse([A, B], "the pass gave no hidden states")
+    writer.flush()
+    assert names(folder) == {f"{B}.error"} and len(log) == 2
+
+
+def test_refusals_that_wait_are_bounded_as_rows_are(folder: Path, log: list[str]) -> None:
+    """The thread that computes must not fill the memory of a server whose disk hangs."""
+    going_on = threading.Event()
+
+    class Hanging(DumpFiles):
+        def give_up(self, rid: str, why: str) -> bool:
+            going_on.wait(30)
+            return super().give_up(rid, why)
+
+    writer = DumpWriter(folder, about(), most_pending_bytes=10_000, log=log.append, files=Hanging(folder, about()))
+    refusing = threading.Thread(target=lambda: [writer.refuse([A], "no") for _ in range(200)])
+    refusing.start()
+    refusing.join(0.2)
+    assert refusing.is_alive(), "it waits"
+    going_on.set()
+    refusing.join(30)
+    writer.close()
+    assert log == [f"no hidden states of {A}: no"]
+
+
 def test_disk_full_fails_the_request_and_only_it(writer: DumpWriter, folder: Path, disk: Disk, log: list[str]) -> None:
     writer.put(batch((A, 0, 3), (B, 0, 1)))
     writer.flush()
