@@ -10,6 +10,9 @@ OTHER_TIERS := tests/sglang tests/trainers tests/benchmarks
 OTHER_TESTS := $(filter-out $(LONG_TESTS) $(OTHER_TIERS) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/))) \
                $(wildcard tests/test_*.py)
 
+# Each of the hundreds of Pythons that the tests start would compile our modules anew, and each worker all test files.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-sglang test-trainers lint type format bench docs clean
 

@@ -113,7 +113,6 @@ def in_process() -> Iterator[None]:
     root.setLevel(level)
     logging.raiseExceptions, threading.excepthook = raises, hook
     gc.set_threshold(*threshold)
-    gc.unfreeze()
     for number, handler in handled.items():
         signal.signal(number, handler)
 

@@ -87,7 +87,7 @@ def test_kills_of_the_daemon_at_random_moments(memory: Path, zygote: ServerZygot
             pid = daemons.start(run)
             if chance.random() < 0.7:
                 _until_grown(index, before)
-            time.sleep(chance.uniform(0.0, 0.12))
+            _pass(chance.uniform(0.0, 0.12), index)
             os.kill(pid, signal.SIGKILL)
             assert daemons.wait() == -signal.SIGKILL, "it had ended by itself"
         stored = len(indexed(run))
@@ -107,6 +107,14 @@ def _until_grown(index: Path, before: int) -> None:
             return
         time.sleep(0.002)
     raise AssertionError("the daemon stores nothing")
+
+
+def _pass(seconds: float, index: Path) -> None:
+    """Let time pass, but not until this daemon has stored a good part: so work is left for the kills to come."""
+    most = len(index.read_bytes().splitlines()) + 3 if index.exists() else 3
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not (index.exists() and len(index.read_bytes().splitlines()) >= most):
+        time.sleep(0.002)
 
 
 @pytest.fixture

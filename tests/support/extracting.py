@@ -72,7 +72,8 @@ def pretokenized(number: int, length: int = 12) -> list[dict[str, Any]]:
 @asynccontextmanager
 async def dumping(dumps: Path, **options: Any) -> AsyncIterator[EmbeddedServer]:
     """Serve the tiny model in the test's own loop, with its hidden states dumped; answers are short."""
-    given = {"dump_dir": dumps, "eos_bias": 3.0, **options}
+    # Room for keys and values is laid out for as many as may run: with the default of 64 that is 50 MB for each server.
+    given = {"dump_dir": dumps, "eos_bias": 3.0, "max_running_requests": 16, **options}
     async with EmbeddedServer(Options(**given)) as server:
         yield server
 

@@ -421,7 +421,8 @@ def contents(draw: st.DrawFn, anywhere: bool = False) -> bytes:
             line = line[:place] + other
         elif what == 2:
             line = line[:place] + other[chance.randrange(len(other)) :]
-            if line.count(b"]") > 1 and not anywhere:  # a bracket more within the ids is what bulk reading does not see
+            # A bracket more within the ids is what bulk reading does not see.
+            if max(line.count(b"["), line.count(b"]")) > 1 and not anywhere:
                 line = other
         elif what == 3:
             begin = line.index(b"[", line.index(b"output_ids"))
