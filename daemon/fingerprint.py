@@ -60,7 +60,7 @@ def check_fingerprint(path: Path, config: RunConfig, has_responses: bool) -> tup
     if not has_responses:
         save_fingerprint(path, now)
         return now, None
-    before = _load(path)
+    before = read_fingerprint(path)
     if before is None:
         how = "is empty or damaged" if path.exists() else "is missing"
         save_fingerprint(path, now)
@@ -81,7 +81,7 @@ def fingerprint_difference(path: Path, config: RunConfig) -> str | None:
     Raises:
         OSError: The file cannot be read.
     """
-    before = _load(path)
+    before = read_fingerprint(path)
     return None if before is None else _difference(path, before, fingerprint_of(config))
 
 
@@ -114,8 +114,14 @@ def store_difference(fold: RunFold, config: RunConfig) -> str | None:
     return None
 
 
-def check_model(fingerprint: Fingerprint, path: Path, model: str | None) -> str | None:
+def check_model(fingerprint: Fingerprint, path: Path, model: str | None, *, keep: bool = True) -> str | None:
     """Compare the model that a server names with the run's; remember the first one.
+
+    Args:
+        fingerprint: Of the run.
+        path: Its file.
+        model: As the server names it.
+        keep: Write the first one into the file.
 
     Returns:
         A sentence when they differ, else None.
@@ -127,7 +133,8 @@ def check_model(fingerprint: Fingerprint, path: Path, model: str | None) -> str 
         return None
     if fingerprint.model is None:
         fingerprint.model = model
-        save_fingerprint(path, fingerprint)
+        if keep:
+            save_fingerprint(path, fingerprint)
         return None
     return (
         f"serves the model {model!r}, this run was made with {fingerprint.model!r}. If it is the same one, start both "
@@ -145,8 +152,12 @@ def save_fingerprint(path: Path, fingerprint: Fingerprint) -> None:
     replace_file(path, msgspec.json.format(msgspec.json.encode(fingerprint)) + b"\n")
 
 
-def _load(path: Path) -> Fingerprint | None:
-    """Return what the file says; a missing, empty or damaged one counts as none: it is written again."""
+def read_fingerprint(path: Path) -> Fingerprint | None:
+    """Return what the file says; a missing, empty or damaged one counts as none: it is written again.
+
+    Raises:
+        OSError: It cannot be read.
+    """
     try:
         return msgspec.json.decode(path.read_bytes(), type=Fingerprint)
     except FileNotFoundError:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-import time
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from contracts.fold.run import RunFold
 from contracts.liveness import look
-from contracts.run_config import ConfigError, Dataset, RunConfig, load_run_config
+from contracts.run_config import Dataset, RunConfig, load_run_config
 from contracts.run_dir import RunDir
 from contracts.wording import counted, human_bytes
 from daemon.extract.checking import CheckedExtraction
 from daemon.extract.room import PromptTotals, totals_of
+from daemon.findings import ERROR, OK, WARNING, Finding, Findings
 from daemon.fingerprint import fingerprint_difference
 from daemon.open_files import most_connections, reserved
 from daemon.preparation import import_dataset, limits_of, tokenizer_of
@@ -24,36 +21,15 @@ from daemon.prompts.index import PromptIndex
 from daemon.prompts.refusals import PromptError
 from daemon.prompts.response_import import check_responses
 from daemon.prompts.tokenizer import Tokenizer
-from daemon.request_ids import RequestIds
-from daemon.servers.differing import differences
-from daemon.servers.info import proxy_note
-from daemon.servers.pool import ServerPool, ServerSlot
-from daemon.servers.probe import DOWN, STARTING, UNREADY, Probe
-from daemon.servers.probe import OK as USABLE
+from daemon.server_check import check_servers
+from daemon.servers.probe import Probe
 from daemon.telemetry.gpu import GpuCollector
 from daemon.threads import in_thread
 from daemon.to_capture import to_capture
 from daemon.wishes import overrides
 
-OK: Final = "ok"
-WARNING: Final = "warning"
-ERROR: Final = "error"
 BYTES_PER_TOKEN: Final = 6.5
 """Of a response record: digits and comma of an id, with the record's other keys spread over it."""
-
-
-class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One thing that was looked at."""
-
-    level: str
-    what: str
-    advice: str | None = None
-
-
-class Findings(msgspec.Struct):
-    """What `eagle3 check --json` prints."""
-
-    findings: list[Finding]
 
 
 async def check_run(path: Path) -> Findings:
@@ -74,9 +50,9 @@ async def check_run(path: Path) -> Findings:
     )
     found += [Finding(level=WARNING, what=said) for said in overrides(fold)]
     found += _fingerprint(run, config, fold)
-    rids = RequestIds(run.path, f"{time.time_ns() // 1_000_000:x}")
     extraction = CheckedExtraction(run, config, fold) if config.extracts else None
-    probes = await _servers(config, found, rids, extraction)
+    of_servers, probes = await check_servers(run, config, fold, extraction)
+    found += of_servers
     found += await in_thread(lambda: _prompts(run, config, probes, fold, extraction))
     fold.poll()  # what was imported just now
     found += _machine(run, config, fold)
@@ -95,80 +71,6 @@ def _fingerprint(run: RunDir, config: RunConfig, fold: RunFold) -> list[Finding]
     if difference is not None:
         return [Finding(level=ERROR, what=difference)]
     return [Finding(level=OK, what="run.toml makes the same data as the responses that are there")]
-
-
-async def _servers(
-    config: RunConfig, found: list[Finding], rids: RequestIds, extraction: CheckedExtraction | None
-) -> list[Probe]:
-    note = proxy_note([server.url for server in config.servers])
-    if note:
-        found.append(Finding(level=WARNING, what=note))
-    try:
-        pool = ServerPool(
-            config,
-            lambda slot, before: None,
-            lambda: rids.probe(captured=extraction is not None),
-            _no_objection if extraction is None else extraction.objection,
-        )
-    except ConfigError as error:
-        found.append(Finding(level=ERROR, what=str(error)))
-        return []
-    probes = await asyncio.gather(*(_probe(pool, slot) for slot in pool.slots))
-    for number, probe in enumerate(probes):
-        probe.notes += differences(probe, [other for other in probes[:number] if other.state == USABLE])
-        found += _of_probe(probe)
-    return [probe for probe in probes if probe.state == USABLE]
-
-
-async def _probe(pool: ServerPool, slot: ServerSlot) -> Probe:
-    await slot.client.open()
-    try:
-        return await pool.probe(slot)
-    finally:
-        await slot.client.close()
-
-
-async def _no_objection(probe: Probe) -> str | None:
-    return None
-
-
-def _of_probe(probe: Probe) -> list[Finding]:
-    url = probe.url
-    if probe.state == DOWN:
-        return [
-            Finding(
-                level=ERROR,
-                what=f"{url} does not answer: {probe.refusal}",
-                advice="Start it, or correct [[servers]]. A started daemon waits for it.",
-            )
-        ]
-    if probe.state in (STARTING, UNREADY):
-        return [
-            Finding(
-                level=ERROR,
-                what=f"{url} is not ready: {probe.refusal}",
-                advice="It may still be loading, or hang: look at its log. A started daemon waits for it.",
-            )
-        ]
-    if probe.state != USABLE:
-        return [Finding(level=ERROR, what=f"{url}: {probe.refusal}", advice="No work is sent to such a server.")]
-    found = [
-        Finding(
-            level=OK,
-            what=f"{url}: SGLang {probe.version or '(version unknown)'}, {probe.model or '(model unknown)'}, prompts "
-            f"below {probe.max_input_len or '?'} tokens, vocabulary {probe.vocab_size or '?'}; a tiny request agreed",
-        )
-    ]
-    found += [Finding(level=WARNING, what=note) for note in probe.notes]
-    if probe.speculative is not None:
-        found.append(
-            Finding(
-                level=WARNING,
-                what=f"{url} runs speculative decoding ({probe.speculative})",
-                advice="Right for answers; hidden states cannot be captured from it.",
-            )
-        )
-    return found
 
 
 def _prompts(
@@ -257,11 +159,12 @@ def _most_tokens(fold: RunFold, config: RunConfig, name: str) -> int:
 def _machine(run: RunDir, config: RunConfig, fold: RunFold) -> list[Finding]:
     found: list[Finding] = []
     datasets = config.datasets if config.generates else []
+    known = any(fold.datasets[dataset.name].prompts.prompts for dataset in datasets)
     needed = sum(_most_tokens(fold, config, dataset.name) for dataset in datasets) * BYTES_PER_TOKEN
     free = shutil.disk_usage(run.path).free
     what = f"{human_bytes(free)} free on the run's disk"
     if config.generates:
-        what += f"; the responses need {human_bytes(needed)} at most"
+        what += f"; the responses need {human_bytes(needed)} at most" if known else "; no prompts are known yet"
     short = free < needed + config.alerts.disk_free_min_gb * 1e9
     advice = "Make room: a full disk pauses the run." if short else None
     found.append(Finding(level=WARNING if short else OK, what=what, advice=advice))

@@ -13,8 +13,8 @@ from daemon.events import EventLog
 from daemon.fingerprint import Fingerprint, check_model
 from daemon.preparation import limits_of
 from daemon.prompts.index import PromptIndex, PromptLimits
-from daemon.servers.pool import ServerSlot
 from daemon.servers.probe import OK, STARTING, UNREADY, Probe
+from daemon.servers.slot import ServerSlot
 
 _RESTART: Final = "end the daemon and start it again, then the prompts are checked for this server too"
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from contracts.clock import Clock, boot_id
 from contracts.fold.events import STARTED, STOPPED
@@ -30,14 +29,16 @@ from daemon.fingerprint import Fingerprint
 from daemon.fold_keeper import FoldKeeper
 from daemon.generate.scheduler import Scheduler
 from daemon.heartbeats import heartbeat
+from daemon.helpers import Helpers
+from daemon.judging import Judging
 from daemon.open_files import ConnectionLimit, reserved
 from daemon.request_ids import RequestIds
 from daemon.requeueing import Requeueing
 from daemon.run_tag import keep_tag
 from daemon.server_rules import ServerRules
 from daemon.servers.info import proxy_note
-from daemon.servers.pool import ServerPool, ServerSlot
-from daemon.servers.probe import Probe
+from daemon.servers.pool import ServerPool
+from daemon.servers.slot import ServerSlot
 from daemon.telemetry_setup import make_telemetry
 from daemon.threads import in_thread
 from daemon.waiting import Waiting
@@ -46,7 +47,6 @@ from daemon.writer import Writer
 
 ALERTS_EVERY_S: Final = 1.0
 CLOSE_WRITER_S: Final = 10.0
-_LOG: Final = logging.getLogger("eagle3")
 
 
 class Session:
@@ -76,14 +76,18 @@ class Session:
         self._stopping = asyncio.Event()
         self.writer = Writer(self._written, self._writing_trouble, on_doubt=self._writing_doubt)
         self.events = EventLog(lambda line: self.writer.append(run.events, line), self.clock, list(fold.events.last))
+        self._helpers = Helpers(self.events)
         self.condition = Condition(self.events)
         self._alerts = AlertWatch(self.events, self.clock)
         self._requeueing = Requeueing(fold, self.writer)
         self._rules = ServerRules(config, fingerprint, run.fingerprint, self.events)
+        self._judging = Judging(config, self._rules.objection)
         if config.extracts:
             keep_tag(run.path)
         self._rids = RequestIds(run.path, f"{int(self.clock.now() * 1000):x}")
-        self.pool = ServerPool(config, self._server_changed, self._new_probe, self._objection)
+        self.pool = ServerPool(
+            config, self._server_changed, self._new_probe, self._judging.objection, self._judging.probed, self.wake
+        )
         self._waiting = Waiting(self.writer, self.pool, self.condition)
         self.extraction: Extraction | None = None
         if config.extracts:
@@ -99,6 +103,7 @@ class Session:
                 self.pool.recheck,
                 partial(self._waiting.until_written, even_draining=True),
             )
+            self._judging.rows = self.extraction.objection
         limit = ConnectionLimit(
             reserved(len(config.datasets), len(config.servers)),
             lambda said: self.events.emit(Severity.WARNING, "daemon.note", said),
@@ -166,37 +171,24 @@ class Session:
         for said in overrides(self.fold):
             self.events.emit(Severity.INFO, "config.overridden", said)
         await self.pool.open()
-        keeping = self._helper(self._keeper.run())
-        helpers = [keeping, self._helper(self._telemetry.run()), self._helper(self._watch_alerts())]
+        start = self._helpers.start
+        keeping = start(self._keeper.run())
+        alerting = self._helpers.repeat(self._update_alerts, ALERTS_EVERY_S)
+        helpers = [keeping, start(self._telemetry.run()), start(alerting)]
         if self.extraction is not None:
-            helpers.append(self._helper(self.extraction.captures.watch()))
+            helpers.append(start(self.extraction.captures.watch()))
         work = asyncio.create_task(self._course.run())
         stopping = asyncio.create_task(self._until_stopped())
         try:
             # Without the fold nobody would notice that a target is reached: its end is the end, telemetry's is not.
             done, _ = await asyncio.wait({work, stopping, keeping}, return_when=asyncio.FIRST_COMPLETED)
             if work in done and (fault := work.exception()) is not None:
-                self._fault("the daemon ends: it broke", fault)
+                self._helpers.broke("the daemon ends: it broke", fault)
             for task in done:
                 task.result()
         finally:
             await self._end([*helpers, work, stopping])
         return self._is_work_left() or self.lost > 0
-
-    def _helper(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start something that runs beside the work; should it break, that is said."""
-        task = asyncio.create_task(work)
-        task.add_done_callback(self._helper_ended)
-        return task
-
-    def _helper_ended(self, task: asyncio.Task[None]) -> None:
-        fault = None if task.cancelled() else task.exception()
-        if fault is not None:
-            self._fault("a part of the daemon broke", fault)
-
-    def _fault(self, what: str, fault: BaseException) -> None:
-        _LOG.error("%s", what, exc_info=fault)
-        self.events.emit(Severity.CRITICAL, "daemon.fault", f"{what}: {fault!r}; see daemon.log")
 
     async def _until_stopped(self) -> None:
         await self._stopping.wait()
@@ -214,19 +206,18 @@ class Session:
         self._notes += self.fold.notes
         self.fold.notes.clear()
 
-    async def _watch_alerts(self) -> None:
-        while True:
-            await asyncio.sleep(ALERTS_EVERY_S)
-            self._alerts.update(self.status().alerts)
+    def _update_alerts(self) -> None:
+        self._alerts.update(self.status().alerts)
 
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         given_up = await self.scheduler.stop()
+        await self.pool.close()
+        await self._judging.settle()
         if self.extraction is not None:
             await self.extraction.stop(finished=nothing_left(self.status()))
-        await self.pool.close()
         said = f"daemon ended; {given_up} open requests given up" if given_up else "daemon ended"
         if self._is_all_done():
             said = f"all that can be done is done; {said}"
@@ -328,13 +319,6 @@ class Session:
 
     def _new_probe(self) -> str:
         return self._rids.probe(captured=self.extraction is not None)
-
-    async def _objection(self, probe: Probe) -> str | None:
-        """Return why a server that speaks as agreed is not to be used all the same, or None."""
-        found = self._rules.objection(probe)
-        if found is None and self.extraction is not None:
-            found = await self.extraction.objection(probe)
-        return found
 
     def _server_changed(self, slot: ServerSlot, before: str) -> None:
         self._rules.changed(slot, before)

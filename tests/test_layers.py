@@ -19,7 +19,7 @@ MAY_KNOW = {
     "eagle3_tui": {"contracts", "eagle3_tui"},
 }
 TORCH = re.compile(
-    r"daemon/(embedded/(model|sampling|engine|dumping)|sglang_plugin/eagle3_sglang/(?!dump_format|layer_ids)\w+)\.py"
+    r"daemon/(embedded/(model|sampling|engine|dumping|dump_states)|sglang_plugin/eagle3_sglang/(?!dump_format|layer_ids)\w+)\.py"
 )
 TEXTUAL = re.compile(r"eagle3_tui/(app|driver|screens/\w+|dialogs/\w+|widgets/\w+)\.py")
 MACHINE_PATHS = re.compile(rb"/(?:work|home|root|tmp|Users|mnt)/[A-Za-z0-9_.]+/|/work/\w")

@@ -100,18 +100,18 @@ class HfTokenizer:
     """
 
     def __init__(self, folder: Path, system_prompt: str | None = None) -> None:
+        files = [folder / name for name in _HF_FILES if (folder / name).is_file()]
+        if not files:
+            what = "no folder with a tokenizer (tokenizer.json, ...)" if folder.is_dir() else "is no folder"
+            raise TokenizerError(
+                f"[tokenizer] path = {str(folder)!r}: {what}: put the model's local folder there, or {BYTES!r}"
+            )
         try:
             from transformers import AutoTokenizer
         except ImportError as error:
             raise TokenizerError(
                 f"[tokenizer] path = {str(folder)!r} needs transformers ({error}): pip install 'eagle3-tui[tokenize]'"
             ) from error
-        files = [folder / name for name in _HF_FILES if (folder / name).is_file()]
-        if not files:
-            raise TokenizerError(
-                f"[tokenizer] path = {str(folder)!r}: no folder with a tokenizer (tokenizer.json, ...): "
-                f"name the local folder of the model, or {BYTES!r}"
-            )
         try:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(
                 str(folder), local_files_only=True, trust_remote_code=False

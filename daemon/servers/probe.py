@@ -62,6 +62,8 @@ class Probe:
     """What it was started with, as far as it tells and as far as `contracts.sglang.ServerInfo` names it."""
     rid: str = ""
     """Of the request that was sent."""
+    rows_seen: bool = False
+    """Whether what it left of hidden states was there whole, and was taken away: nothing more of it comes."""
 
 
 async def probe_server(

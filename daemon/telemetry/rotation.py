@@ -7,6 +7,7 @@ that can't be written (disk full, folder gone, stale handle) is dropped and coun
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -17,13 +18,23 @@ class RotatingAppender:
     deleted is simply made again. For one thread at a time.
     """
 
-    def __init__(self, path: Path, max_bytes: int, keep: int = 2) -> None:
+    def __init__(
+        self,
+        path: Path,
+        max_bytes: int,
+        keep: int = 2,
+        *,
+        may_make: Callable[[], bool] = lambda: True,
+        named: Path | None = None,
+    ) -> None:
         """Touch nothing yet.
 
         Args:
             path: The file; its folder is made when missing, that folder's parent is not.
             max_bytes: Size beyond which the file is rotated before the next line.
             keep: Number of old files kept beside the current one, at least 1.
+            may_make: Whether the folder may be made just now.
+            named: What `problem` calls the file; None: ``path``.
 
         Raises:
             ValueError: ``keep`` is less than 1.
@@ -33,6 +44,8 @@ class RotatingAppender:
         self.path = path
         self._max_bytes = max_bytes
         self._keep = keep
+        self._may_make = may_make
+        self._named = named or path
         self.dropped = 0
         """Lines lost so far."""
         self.problem: str | None = None
@@ -44,13 +57,14 @@ class RotatingAppender:
             self._append(line)
         except OSError as error:
             self.dropped += 1
-            self.problem = f"{self.path}: telemetry line dropped ({self.dropped} so far): {error.strerror or error}"
+            self.problem = f"{self._named}: telemetry line dropped ({self.dropped} so far): {error.strerror or error}"
             return False
         self.problem = None
         return True
 
     def _append(self, line: bytes) -> None:
-        self.path.parent.mkdir(exist_ok=True)
+        if self._may_make():
+            self.path.parent.mkdir(exist_ok=True)
         self._rotate_before(len(line))
         fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

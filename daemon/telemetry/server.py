@@ -23,6 +23,8 @@ GIVE_UP_S: Final = 10.0
 """How long a server that has not answered yet keeps the state it had."""
 ASK_AGAIN_S: Final = 60.0
 """How long an endpoint that a server does not have is left alone: each try is a line in that server's log."""
+IDENTITY_S: Final = 30.0
+"""How long a server's model and version are taken for known."""
 
 _LOADS: Final = "/v1/loads"
 _METRICS: Final = "/metrics"
@@ -84,6 +86,7 @@ class _Probe:
         self._absent_until: dict[str, float] = {}
         self._model: str | None = None
         self._version: str | None = None
+        self._identity_until = 0.0
 
     def read(self, at: float) -> ServerReading:
         reading = ServerReading(url=self._control.url, state="unknown")
@@ -140,17 +143,19 @@ class _Probe:
         reading.cache_hit_pct = _kept(reading.cache_hit_pct, _percent(metrics.get("cache_hit")))
 
     def _identity(self, reading: ServerReading, at: float) -> None:
-        """Ask who it is, once; and again where nothing else would tell that it is there."""
-        if self._model is not None and reading.state == "ok":
+        """Ask who it is, now and then: another one may have come between two readings; and where nothing else tells
+        that it is there."""
+        known = self._model is not None and reading.state == "ok"
+        if known and at < self._identity_until:
             return
         model = self._control.model_info()
         if model is None:
             return
-        reading.state = "ok"
+        reading.state, self._identity_until = "ok", at + IDENTITY_S
         self._model = model.served_model_name or model.model_path
-        if self._version is None:
+        if self._version is None or known:
             info = self._control.server_info()
-            self._version = None if info is None else info.version
+            self._version = self._version if info is None or info.version is None else info.version
 
     def _is_due(self, path: str, at: float) -> bool:
         return at >= self._absent_until.get(path, at)

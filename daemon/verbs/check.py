@@ -11,7 +11,8 @@ import msgspec
 
 from contracts.exit_codes import ExitCode
 from contracts.run_config import ConfigError
-from daemon.preflight import ERROR, check_run
+from daemon.findings import ERROR
+from daemon.preflight import check_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

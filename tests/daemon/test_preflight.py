@@ -1,6 +1,7 @@
 """``eagle3 check``: what can be known before the start, each finding with what to do; and it changes nothing."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -8,14 +9,16 @@ from aiohttp import web
 
 from contracts.commands import Set
 from contracts.fold.run import RunFold
-from contracts.records import encode_line
+from contracts.records import ServerReading, ServerSample, encode_line
 from contracts.run_config import ConfigError, Dataset, load_run_config
 from contracts.run_dir import RunDir
 from daemon.extract.room import totals_of
-from daemon.preflight import ERROR, OK, WARNING, Finding, check_run
+from daemon.findings import ERROR, OK, WARNING, Finding
+from daemon.preflight import check_run
 from daemon.preparation import limits_of
 from daemon.prompts.index import PromptIndex
 from daemon.recording import record_command
+from daemon.sglang_plugin.eagle3_sglang.dump_format import dump_path
 from daemon.single import SingleInstance
 from daemon.to_capture import to_capture
 from tests.support.records import response
@@ -155,3 +158,67 @@ async def test_a_run_that_only_extracts_answers_nothing(tmp_path: Path, monkeypa
         said = "\n".join(finding.what for finding in (await check_run(run)).findings)
     assert "B1: 1 prompt usable, 0 of them to be captured (0 tokens), 0 refused" in said
     assert "responses need" not in said and "to be answered" not in said
+
+
+async def test_a_server_of_another_model_is_an_error_and_nothing_is_written(tmp_path: Path) -> None:
+    async with ScriptedSglang() as server:
+        run = make_run(tmp_path, [server.url], {"B1": prompt_lines(2)})
+        assert of_level((await check_run(run)).findings, ERROR) == []
+        assert not (run / "fingerprint.json").exists()
+        assert await run_to_end(run) is False
+        before = (run / "fingerprint.json").read_bytes()
+        server.model_info = {"served_model_name": "Other", "is_generation": True}
+        (error,) = of_level((await check_run(run)).findings, ERROR)
+    assert "serves the model 'Other', this run was made with '/models/tiny'" in error
+    assert "No work is sent to such a server" in error
+    assert (run / "fingerprint.json").read_bytes() == before
+
+
+async def test_servers_of_two_models_are_an_error_also_before_the_first_start(tmp_path: Path) -> None:
+    async with ScriptedSglang() as one, ScriptedSglang() as other:
+        other.model_info = {"served_model_name": "Other", "is_generation": True}
+        run = make_run(tmp_path, [one.url, other.url], {"B1": prompt_lines(2)})
+        (error,) = of_level((await check_run(run)).findings, ERROR)
+    assert "'Other'" in error and "'/models/tiny'" in error
+
+
+async def test_a_server_that_the_daemon_refuses_is_an_error(tmp_path: Path) -> None:
+    """It was too small for the prompts that the daemon works on; a check of its own would refuse those prompts."""
+    async with ScriptedSglang() as server:
+        run = make_run(tmp_path, [server.url], {"B1": prompt_lines(2)})
+        holder = SingleInstance(RunDir(run))
+        holder.acquire()
+        reading = ServerReading(url=server.url, state="refused", reason="has room for 10 tokens")
+        path = RunDir(run).telemetry_file("server")
+        path.parent.mkdir()
+        path.write_bytes(encode_line(ServerSample(at=time.time() + 60, servers=[reading])))
+        try:
+            (error,) = of_level((await check_run(run)).findings, ERROR)
+        finally:
+            holder.release()
+        assert "the daemon that runs sends nothing there: has room for 10 tokens" in error
+        assert of_level((await check_run(run)).findings, ERROR) == []
+
+
+async def test_without_prompts_it_is_not_said_what_they_need(tmp_path: Path) -> None:
+    async with ScriptedSglang() as server:
+        run = make_run(tmp_path, [server.url], {"B1": []})
+        said = of_level((await check_run(run)).findings, OK)
+    assert any(what.endswith("free on the run's disk; no prompts are known yet | ") for what in said)
+
+
+async def test_probes_leave_nothing_in_the_dump_folder(tmp_path: Path) -> None:
+    dumps = tmp_path / "dumps"
+    dumps.mkdir()
+
+    async def dump(request: Request) -> web.Response:
+        assert request.rid.startswith("e3.")
+        dump_path(dumps, request.rid).write_bytes(b"rows")
+        return web.json_response({"choices": []})
+
+    async with ScriptedSglang() as server:
+        server.probe = dump
+        extract = {"layers": [1], "dump_dir": str(dumps)}
+        run = make_run(tmp_path / "run", [server.url], {"B1": prompt_lines(1)}, extract=extract)
+        assert "output_ids" in of_level((await check_run(run)).findings, ERROR)[0]
+    assert server.probes == 1 and list(dumps.iterdir()) == []

@@ -119,6 +119,13 @@ class ScriptedSglang:
                 connection.transport.abort()
         await runner.cleanup()
 
+    def drop_silent(self) -> None:
+        """Close the connections on which nothing was asked yet, as a proxy does."""
+        assert self._runner is not None and self._runner.server is not None
+        for connection in self._runner.server.connections:
+            if connection.transport is not None and not connection._request_count:
+                connection.transport.abort()
+
     async def __aenter__(self) -> ScriptedSglang:
         await self.start()
         return self

@@ -9,8 +9,9 @@ from aiohttp import web
 
 from contracts.run_config import ConfigError, RunConfig, Server, load_run_config
 from daemon.request_ids import RequestIds
-from daemon.servers.pool import SICK_AFTER, ServerPool, ServerSlot, api_key_of
+from daemon.servers.pool import SICK_AFTER, ServerPool
 from daemon.servers.probe import Probe
+from daemon.servers.slot import ServerSlot, api_key_of
 from tests.support.runs import make_run, until
 from tests.support.scripted_sglang import Request, ScriptedSglang
 
@@ -119,6 +120,8 @@ async def test_many_lost_connections_ask_little(server: ScriptedSglang, tmp_path
             await asyncio.sleep(0.005)
         assert await asyncio.gather(*verdicts) == [False] * 40
         assert len(asked) < 40, "not one by one, each some ten times"
+        await until(lambda: slot.sure)
+        assert server.probes == 2, "one more for all of them"
 
 
 async def test_a_server_that_fails_at_everything_is_taken_out_and_comes_back(
@@ -139,6 +142,7 @@ async def test_a_server_that_fails_at_everything_is_taken_out_and_comes_back(
         assert await asyncio.gather(*(pool.is_sick(slot) for _ in range(5))) == [True] * 5
         assert slot.state == "unready" and "CUDA error" in str(slot.reason)
         assert slot.life == 0, "it did not die"
+        assert pool.standing(slot.url).held == ("unready", slot.reason), "the status says what its reason says"
         server.probe = well
         await until(lambda: slot.state == "ok")
     assert opened.news == [("untried", "ok"), ("ok", "unready"), ("unready", "ok")]
@@ -215,6 +219,128 @@ def test_how_long_a_server_has_been_silent(tmp_path: Path, monkeypatch: pytest.M
     assert standing() == (0, 1003.0, None)
     slot.opened(1999.0)
     assert standing() == (1, 1003.0, 1.0), "it had nothing to answer before"
+
+
+async def test_a_server_that_is_replaced_while_nothing_is_sent_is_probed_before_it_gets_anything(
+    server: ScriptedSglang, tmp_path: Path
+) -> None:
+    """Between two readings of the telemetry, and without a request that could fail."""
+    opened = Opened(config_for(tmp_path, server.url))
+    async with opened as pool, ScriptedSglang() as other:
+        slot = pool.slots[0]
+        await until(lambda: slot.state == "ok")
+        assert pool.pick() is slot
+        opened.objections.append("another model")
+        await server.close()
+        await other.close()
+        other.port = server.port
+        await other.start()
+        assert await refused_before_it_is_picked(pool) == "another model"
+        opened.objections.clear()
+        await until(lambda: pool.pick() is slot)
+    assert opened.news[-1] == ("refused", "ok"), "which is told as server.up"
+
+
+async def refused_before_it_is_picked(pool: ServerPool) -> str | None:
+    """Ask for a server, as the scheduler does again and again; return why the only one is refused."""
+    while pool.slots[0].state != "refused":
+        assert pool.pick() is None
+        await asyncio.sleep(0)
+    assert pool.pick() is None
+    return pool.slots[0].reason
+
+
+async def test_who_was_idle_is_probed_before_it_gets_anything(
+    server: ScriptedSglang, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a proxy no connection tells that another server answers now."""
+    sure = list[int]()
+    async with ScriptedSglang() as busy:
+        opened = Opened(config_for(tmp_path, server.url, busy.url))
+        opened.pool._on_sure = lambda: sure.append(1)
+        async with opened as pool:
+            await until(lambda: len(pool.probes) == 2)
+            assert pool.pick() is pool.slots[0], "it was probed a moment ago"
+            monkeypatch.setattr("daemon.servers.pool.IDLE_S", 0.0)
+            pool.slots[1].outstanding = 1
+            assert pool.pick() is None, "the less busy one is waited for"
+            monkeypatch.setattr("daemon.servers.pool.DOUBT_WAIT_S", 0.0)
+            assert pool.pick() is pool.slots[1], "not for long"
+            monkeypatch.setattr("daemon.servers.pool.IDLE_S", 1e9)
+            await until(lambda: sure == [1])
+            assert pool.pick() is pool.slots[0]
+            assert (server.probes, busy.probes) == (2, 1)
+            opened.objections.append("another model")
+            monkeypatch.setattr("daemon.servers.pool.IDLE_S", 0.0)
+            assert await refused_before_it_is_picked_of(pool, pool.slots[0]) == "another model"
+    assert opened.news[2:] == [("ok", "refused")]
+
+
+async def refused_before_it_is_picked_of(pool: ServerPool, slot: ServerSlot) -> str | None:
+    while slot.state != "refused":
+        assert pool.pick() is not slot
+        await asyncio.sleep(0)
+    return slot.reason
+
+
+async def test_a_probe_that_takes_longer_than_one_may_be_idle_is_not_made_again(
+    server: ScriptedSglang, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slow(request: Request) -> web.StreamResponse:
+        await asyncio.sleep(0.6)
+        return web.json_response(request.good())
+
+    monkeypatch.setattr("daemon.servers.pool.IDLE_S", 0.5)
+    server.probe = slow
+    async with Opened(config_for(tmp_path, server.url)) as pool:
+        await until(lambda: pool.pick() is pool.slots[0])
+
+
+async def test_a_lost_connection_leads_to_a_probe_though_the_server_is_there(
+    server: ScriptedSglang, tmp_path: Path
+) -> None:
+    async with Opened(config_for(tmp_path, server.url)) as pool:
+        slot = pool.slots[0]
+        await until(lambda: slot.state == "ok")
+        slot.outstanding = 1
+        assert await pool.died(slot, 0, refused=True) is False
+        assert pool.pick() is None
+        await until(lambda: pool.pick() is slot)
+        assert server.probes == 2
+
+
+async def test_a_server_that_leaves_no_silent_connection_open_is_used_without(
+    server: ScriptedSglang, tmp_path: Path
+) -> None:
+    """Its probes go well: it is there."""
+    opened = Opened(config_for(tmp_path, server.url))
+    async with opened as pool:
+        slot = pool.slots[0]
+        for number in range(1, 4):
+            await until(lambda: slot.sure and server.probes == number)  # noqa: B023 - awaited within its round
+            assert slot.line.number is not None
+            server.drop_silent()
+            await until(lambda: not slot.sure)
+        await until(lambda: slot.sure)
+        assert (slot.line.number, server.probes) == (None, 4)
+    assert opened.news == [("untried", "ok")]
+
+
+async def test_a_probe_is_over_whatever_came_of_it(server: ScriptedSglang, tmp_path: Path) -> None:
+    over, asked = list[str](), asyncio.Event()
+
+    async def never(request: Request) -> web.Response:
+        asked.set()
+        await asyncio.sleep(60)
+        return web.Response()
+
+    opened = Opened(config_for(tmp_path, server.url))
+    opened.pool._on_probed = over.append
+    server.probe = never
+    async with opened:
+        await asked.wait()
+        assert over == []
+    assert len(over) == 1, "the pool was closed in the middle of it"
 
 
 async def test_an_objection_refuses_until_it_is_gone_and_is_told_once(server: ScriptedSglang, tmp_path: Path) -> None:

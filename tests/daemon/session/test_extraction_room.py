@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from daemon.capture.budget import DumpBudget, measure
+from daemon.capture.budget import DumpBudget
+from daemon.capture.leftovers import leftovers
 from daemon.run_tag import run_tag
 from daemon.store.shards import Shards
 from tests.support.extracting import (
@@ -39,8 +40,9 @@ def memory() -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("daemon.extract.settling.RETRY_S", 0.02)
-    monkeypatch.setattr("daemon.extract.captures.ROOM_RETRY_S", 0.05)
+    monkeypatch.setattr("daemon.extract.storing.ROOM_RETRY_S", 0.05)
     monkeypatch.setattr("daemon.extract.captures.WATCH_S", 0.02)
+    monkeypatch.setattr("daemon.extract.queue.PUT_OFF_S", 0.05)
 
 
 @pytest.mark.parametrize("capture", ["generating", "afterwards"])
@@ -67,7 +69,7 @@ async def test_a_dump_folder_of_two_samples_works_and_is_never_over_its_budget(
             most, tag = 0, run_tag(run)
             while not work.task.done():
                 if dumps.exists():
-                    most = max(most, sum(measure(dumps, tag).values()))
+                    most = max(most, sum(each.rows_bytes for each in leftovers(dumps, tag)))
                 await asyncio.sleep(0.002)
             assert await work.end() is False
             assert work.session.extraction is not None
@@ -113,13 +115,17 @@ async def test_a_sample_larger_than_the_whole_budget_is_refused_with_its_numbers
         )  # fmt: skip
         assert await run_to_end(run) is False
         assert await run_to_end(run) is False, "said once, however often it is started"
-    for dataset, tokens in (("B1", ""), ("A1", "200 rows need 0.2 MB")):
-        (refused,) = [each for each in failures(run, dataset) if each["next"] == "refused"]
-        assert refused["check"] == "too_large" and refused["stage"] == "extract"
-        assert "whose budget is 0.1 MB" in refused["message"] and tokens in refused["message"]
-        assert "dump_budget_gb" in refused["message"] and str(dumps) in refused["message"]
-    assert len(responses(run)) == 5, "its answer is made all the same"
-    assert check_stored(run) == 6
+        for dataset, tokens in (("B1", ""), ("A1", "200 rows need 213.0 kB")):
+            (refused,) = [each for each in failures(run, dataset) if each["next"] == "refused"]
+            assert refused["check"] == "too_large" and refused["stage"] == "extract"
+            assert "may take 61.4 kB at most" in refused["message"] and tokens in refused["message"]
+            assert "dump_budget_gb" in refused["message"] and str(dumps) in refused["message"]
+        assert len(responses(run)) == 5, "its answer is made all the same"
+        assert check_stored(run) == 6
+        toml = run / "run.toml"
+        toml.write_text(toml.read_text().replace(f"dump_budget_gb = {budget / 1e9}", "dump_budget_gb = 0.01"))
+        assert await run_to_end(run) is False
+    assert check_stored(run) == 8, "taken by the next start with a larger budget, though all was done"
     assert [name for name in left_in(dumps) if ".probe." not in name] == []
 
 
@@ -136,6 +142,27 @@ async def test_a_tmpfs_of_64_mb_as_dump_folder(memory: Path) -> None:
         assert check_stored(run) == 40
         (dumps / "ballast").unlink()
         assert left_in(dumps) == []
+    assert {each["check"] for name in ("B1", "A1") for each in failures(run, name)} <= {"no_room"}
+
+
+async def test_a_dump_folder_that_is_full_at_the_start_refuses_nothing_for_good(memory: Path) -> None:
+    """Other files lie there, and are gone a moment later."""
+    with small_disk(memory / "shm", 64) as shm:
+        ballast = shm / "ballast"
+        ballast.write_bytes(b"x" * ((64 << 20) - 40 * 1024))
+        dumps = shm / "dumps"
+        async with dumping(dumps) as server:
+            run = make_run(
+                memory / "run", [server.url], {"B1": prompts(4, longest=3), "A1": pretokenized(6, 40)},
+                sampling=SHORT, extract=extract(dumps),
+            )  # fmt: skip
+            async with running(run) as work:
+                await until(lambda: events(run, "dumps.crowded"), 10)
+                assert work.session.extraction is not None
+                assert (work.session.extraction.captures.budget_bytes or 0) < ROW_BYTES * 40
+                ballast.unlink()
+                assert await work.end(30) is False
+    assert check_stored(run) == 10
     assert {each["check"] for name in ("B1", "A1") for each in failures(run, name)} <= {"no_room"}
 
 

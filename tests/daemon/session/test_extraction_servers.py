@@ -1,6 +1,7 @@
 """Servers whose rows are not those of the run: refused by the probe, or found at the first samples."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,31 @@ async def test_a_server_restarted_with_other_layers_is_refused_until_it_is_right
     assert left_in(dumps) == []
 
 
+async def test_a_server_replaced_during_a_pause_is_probed_before_it_gets_anything(memory: Path) -> None:
+    """By one of another model: no request fails of it, and its probes leave nothing."""
+    dumps = memory / "dumps"
+    async with dumping(dumps) as server:
+        port = server.port
+        run = make_run(memory / "run", [server.url], {"B1": prompts(MANY)}, sampling=SHORT, extract=extract(dumps))
+        async with running(run) as work:
+            await until(lambda: len(stored_ids(run)) > 2)
+            work.session.pause("tested")
+            await until(lambda: not work.session.scheduler.in_flight and not work.session.heartbeat().taking)
+            await server.close()
+            async with dumping(dumps, port=port, served_model_name="Other", seed=9) as other:
+                work.session.resume()
+                await until(lambda: events(run, "server.refused"))
+                assert "'Other'" in events(run, "server.refused")[0]["message"]
+                seen = len(other.requests_seen.rids)
+                await until(lambda: len(other.requests_seen.rids) >= seen + 2)
+                assert [rid for rid in other.requests_seen.rids if not is_probe(rid)] == []
+                await until(lambda: len(left_in(dumps)) <= 1)
+            work.session.stop()
+            assert await work.end() is True
+    assert left_in(dumps) == [] and events(run, "dumps.left") == []
+    assert check_stored(run) < MANY
+
+
 async def test_another_checkpoint_under_the_same_name_is_refused_also_by_the_next_daemon(memory: Path) -> None:
     dumps = memory / "dumps"
     async with dumping(dumps) as server:
@@ -144,7 +170,7 @@ async def test_a_server_whose_last_slot_is_not_what_it_says_is_refused(
     rows = ModelStates.rows
 
     def before_the_norm(states: ModelStates, form: RowForm, places: list[int] | None) -> Any:
-        return rows(ModelStates(states.aux, 3 * states.last, states.norm), form, places)
+        return rows(replace(states, last=3 * states.last), form, places)
 
     monkeypatch.setattr(ModelStates, "rows", before_the_norm)
     dumps = memory / "dumps"

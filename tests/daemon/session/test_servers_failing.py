@@ -42,6 +42,23 @@ async def test_a_server_that_stops_answering_is_a_stall_and_stop_still_works(tmp
         assert len(server.aborts) == 4, "the server was asked to drop what it will not be waited for"
 
 
+async def test_a_server_that_is_idle_is_not_probed_while_nothing_is_to_be_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ScriptedSglang(hang) as server, ScriptedSglang(hang) as idle:
+        run = make_run(tmp_path, [server.url, idle.url], {"B1": prompt_lines(1)})
+        async with running(run) as work:
+            await until(lambda: len(server.seen) + len(idle.seen) == 1)
+            monkeypatch.setattr("daemon.servers.pool.IDLE_S", 0.0)
+            probes = server.probes + idle.probes
+            for _ in range(10):
+                work.session.wake()
+                await asyncio.sleep(0.02)
+            assert server.probes + idle.probes == probes
+            for request in (*server.seen, *idle.seen):
+                request.aborted.set()
+
+
 @pytest.mark.parametrize("concurrency", [1, 4])
 async def test_timeouts_of_our_own_are_no_progress(concurrency: int, tmp_path: Path) -> None:
     async with ScriptedSglang(hang) as server:
