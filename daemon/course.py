@@ -108,6 +108,8 @@ class Course:
             if await self._is_all_made():
                 self.settled = True
                 return
+        if preparation.is_in_vain:
+            return  # no server could change that, and whoever started us learns of it
         self.settled = True
         self._condition.activity = WAITING
         await self._waiting.until_servers()
@@ -157,6 +159,8 @@ class Course:
         done = nothing_left(self._status())
         if not done or self._extraction is None:
             return done
+        if self._extraction.may_store_more():
+            return False
         return await in_thread(self._extraction.is_complete, "store-look")
 
     async def _make_queues(self, limits: PromptLimits) -> list[WorkQueue[Any]]:
@@ -164,7 +168,7 @@ class Course:
         queues: list[WorkQueue[Any]] = []
         extracting: dict[str, ExtractQueue] = {}
         if self._extraction is not None:
-            extracting = await self._extraction.make_queues(self.indexes, limits)
+            extracting = await self._extraction.make_queues(self.indexes, limits, self._scheduler.wake)
             queues += extracting.values()
         if self._config.generates:
             for name, index in self.indexes.items():

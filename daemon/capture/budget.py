@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from contracts.fold.lengths import Lengths
-from contracts.records import CaptureCheck
-from daemon.capture.fault import CaptureFault
-from daemon.capture.leftovers import files_of_requests
-from daemon.sglang_plugin.eagle3_sglang.dump_format import DUMP_SUFFIX, HEADER_BYTES, MARK_BYTES
+from daemon.sglang_plugin.eagle3_sglang.dump_format import HEADER_BYTES, MARK_BYTES
 
-SHARE_OF_FREE: Final = 0.8
 _PAGE: Final = 4096
 
 
@@ -29,7 +23,7 @@ class DumpBudget:
     """Reservations of one run, by rid, in the order in which they were made.
 
     Args:
-        limit_bytes: Most that dumps may take together.
+        limit_bytes: Most that dumps may take together; it may be changed, and lie below what they take.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -53,33 +47,29 @@ class DumpBudget:
                 that `over` may name. None: its size is known.
 
         Returns:
-            False while there is no room.
-
-        Raises:
-            CaptureFault: It is larger than the limit as a whole (``TOO_LARGE``).
+            False while there is no room; of one that is larger than the limit as a whole that is always.
         """
         if rid in self._reserved:
             raise ValueError(f"{rid} has a reservation already")
-        certain = nbytes if at_least is None else at_least
-        if certain > self.limit_bytes:
-            raise CaptureFault(
-                CaptureCheck.TOO_LARGE,
-                f"its rows take {certain / 1e6:,.1f} MB of the dump folder, whose budget is "
-                f"{self.limit_bytes / 1e6:,.1f} MB: make it larger (docker: --shm-size; [extract] dump_budget_gb) or "
-                f"set [extract] max_tokens",
-            )
-        nbytes = max(certain, min(nbytes, self.limit_bytes))
-        if self._used + nbytes > self.limit_bytes:
+        nbytes = nbytes if at_least is None else max(at_least, min(nbytes, self.limit_bytes))
+        if not self.has_room(nbytes):
             return False
         self._reserved[rid] = _Reservation(nbytes, can_be_given_up=at_least is not None)
         self._used += nbytes
         return True
 
+    def has_room(self, nbytes: int) -> bool:
+        """Whether so much could be reserved now."""
+        return self._used + nbytes <= self.limit_bytes
+
     def settle(self, rid: str, nbytes: int) -> None:
-        """Note that a capture's answer has come: it takes just so much until it is stored, and is not given up."""
-        if rid in self._reserved:
-            self._used += nbytes - self._reserved[rid].nbytes
-            self._reserved[rid] = _Reservation(nbytes, can_be_given_up=False)
+        """Note that a capture's answer has come: it takes just so much until it is stored, and is not given up.
+
+        One without a reservation (its dump is of an earlier session) gets one, room or not: the dump is there.
+        """
+        self.release(rid)
+        self._reserved[rid] = _Reservation(nbytes, can_be_given_up=False)
+        self._used += nbytes
 
     def release(self, rid: str) -> None:
         """Forget a reservation: its dump is gone. One that there never was is fine."""
@@ -94,7 +84,7 @@ class DumpBudget:
         has outgrown its reservation has it enlarged.
 
         Args:
-            actual: What every dump of the run takes now (`measure`), whether anybody wants it or not.
+            actual: What every dump of the run takes now (see `daemon.capture.dump_folder`), wanted or not.
         """
         for rid, reservation in self._reserved.items():
             growth = max(0, actual.get(rid, 0) - reservation.nbytes)
@@ -147,31 +137,6 @@ class LengthEstimate:
 def dump_bytes(rows: int, row_bytes: int) -> int:
     """Return the memory that a dump of so many rows takes: whole pages; the hole before the rows takes none."""
     return _pages(HEADER_BYTES + rows * MARK_BYTES) + _pages(rows * row_bytes)
-
-
-def free_budget(folder: Path, configured_gb: float | None, own_bytes: int = 0) -> int:
-    """Return the limit for a run's dumps, in bytes.
-
-    Args:
-        folder: The dump folder; it exists.
-        configured_gb: ``[extract] dump_budget_gb``; no more than there is. None: 80 % of what is free.
-        own_bytes: That dumps of this run take there already: they count as free.
-
-    Raises:
-        OSError: The folder cannot be looked at.
-    """
-    room = os.statvfs(folder)
-    free = room.f_bavail * room.f_frsize + own_bytes
-    return int(SHARE_OF_FREE * free) if configured_gb is None else min(int(configured_gb * 1e9), free)
-
-
-def measure(folder: Path, tag: str) -> dict[str, int]:
-    """Return the memory that each dump of a run takes, by rid; those that vanish meanwhile are left out.
-
-    Raises:
-        OSError: The folder cannot be read.
-    """
-    return {rid: taken for rid, kind, taken in files_of_requests(folder, tag) if kind == DUMP_SUFFIX}
 
 
 def _pages(count: int) -> int:

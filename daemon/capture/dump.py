@@ -33,8 +33,6 @@ from daemon.sglang_plugin.eagle3_sglang.dump_format import (
 from daemon.store.blocks import block_at
 from daemon.store.sample import BLOCK_BYTES
 
-BLOCK_OF_DISK: Final = 512
-"""Unit of ``st_blocks``."""
 _MARK: Final = np.dtype("<u4")
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """The folder may be open to others: no link is followed, and a pipe under a dump's name holds nobody up."""
@@ -84,11 +82,6 @@ class Dump:
     def rows_written(self) -> int:
         """Whole rows that the file reaches over now; 0 for one that was taken away."""
         return rows_in(os.fstat(self._descriptor).st_size, self.header)
-
-    @property
-    def disk_bytes(self) -> int:
-        """Memory that it takes; its holes take none."""
-        return os.fstat(self._descriptor).st_blocks * BLOCK_OF_DISK
 
     def marks(self, count: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
         """Return the fed token ids and the numbers of the forward passes of positions 0..count-1, each [count].

@@ -24,12 +24,14 @@ class CaptureFault(Exception):
     Attributes:
         check: The check that failed.
         message: What was expected and what was found, with numbers.
+        tokens: Rows of the sample, where it is left out for their number and another limit would let it in.
     """
 
-    def __init__(self, check: CaptureCheck, message: str) -> None:
+    def __init__(self, check: CaptureCheck, message: str, tokens: int | None = None) -> None:
         super().__init__(check, message)
         self.check = check
         self.message = message
+        self.tokens = tokens
 
     def __str__(self) -> str:
         return self.message

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from daemon.capture.dump import BLOCK_OF_DISK
 from daemon.request_ids import CAPTURED, parse_rid
 from daemon.sglang_plugin.eagle3_sglang.dump_format import DUMP_SUFFIX, ERROR_SUFFIX, RID, dump_path, error_path
+
+_BLOCK: Final = 512
+"""Unit of ``st_blocks``; holes take none."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Leftover:
     """Memory that its dump takes; 0 where there is only a reason why it has none."""
 
 
-def files_of_requests(folder: Path, tag: str) -> Iterator[tuple[str, str, int]]:
+def _files_of_requests(folder: Path, tag: str) -> Iterator[tuple[str, str, int]]:
     """Yield rid, kind (its suffix) and memory of every file that requests of a run have there; other files are not
     looked at, and those that vanish meanwhile are left out.
 
@@ -42,7 +45,7 @@ def files_of_requests(folder: Path, tag: str) -> Iterator[tuple[str, str, int]]:
                 state = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
-            yield rid, dot + kind, state.st_blocks * BLOCK_OF_DISK
+            yield rid, dot + kind, state.st_blocks * _BLOCK
 
 
 def leftovers(folder: Path, tag: str) -> list[Leftover]:
@@ -53,7 +56,7 @@ def leftovers(folder: Path, tag: str) -> list[Leftover]:
     """
     rows: dict[str, int] = {}
     with suppress(FileNotFoundError):
-        for rid, kind, taken in files_of_requests(folder, tag):
+        for rid, kind, taken in _files_of_requests(folder, tag):
             rows[rid] = max(rows.get(rid, 0), taken if kind == DUMP_SUFFIX else 0)
     parsed = {rid: parse_rid(rid) for rid in sorted(rows)}
     return [Leftover(rid, None if parts is None else parts.sample, rows[rid]) for rid, parts in parsed.items()]

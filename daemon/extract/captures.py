@@ -9,31 +9,32 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from contracts.clock import Clock
 from contracts.records import CaptureCheck, Severity, StoredSample, encode_line
-from contracts.run_config import RunConfig
+from contracts.run_config import AFTERWARDS, RunConfig
+from contracts.wording import human_bytes
 from daemon.capture.arrival import await_rows
-from daemon.capture.budget import DumpBudget, LengthEstimate, dump_bytes, free_budget, measure
+from daemon.capture.budget import DumpBudget, LengthEstimate, dump_bytes
+from daemon.capture.dump_folder import DumpFolder, look_at
 from daemon.capture.fault import CaptureFault
-from daemon.capture.leftovers import leftovers, remove_dump
+from daemon.capture.leftovers import remove_dump
 from daemon.capture.order import TakeOrder
-from daemon.capture.taker import check_not_cached, take
+from daemon.capture.removals import Removals
+from daemon.capture.taker import check_not_cached
 from daemon.condition import Condition
 from daemon.events import EventLog
+from daemon.extract.crowding import Crowding
 from daemon.extract.rows_of_servers import RowsOfServers
 from daemon.extract.stores import Store
+from daemon.extract.storing import Storing
 from daemon.request_ids import RequestIds, is_probe
 from daemon.threads import in_thread
 from daemon.writer import Writer
 
-STORING: Final = 2
-"""Samples that are checked and stored at a time: a disk is not faster with more."""
 WATCH_S: Final = 0.5
-ROOM_RETRY_S: Final = 1.0
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -68,17 +69,22 @@ class Captures:
         self._config = config
         self._rids = rids
         self._writer = writer
-        self._clock = clock
         self._events = events
         self._condition = condition
         self._budget: DumpBudget | None = None
+        self._capacity = 0
+        """Bytes that dumps could take if nobody else had files in the folder."""
         self._open: set[str] = set()
+        self._removals = Removals(self.folder, self._removed)
+        self._late: set[str] = set()
+        """Requests whose dumps nobody wants, as far as they were seen."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._storing = asyncio.Semaphore(STORING)
-        self._stuck = asyncio.Event()
-        """The last sample could not be written into its store."""
+        self._storing = Storing(self.folder, rows, clock, condition)
+        self._crowding = Crowding(self.folder, events)
         self.tidies = False
         """Whether dumps of no open capture are removed: not before those of earlier sessions are adopted."""
+        self.on_room: Callable[[], None] = _nobody
+        """Called when there may be room again for captures that had none."""
 
     def open_folder(self) -> None:
         """Make the dump folder and see how much of it is ours.
@@ -87,11 +93,14 @@ class Captures:
             OSError: It cannot be made or looked at.
         """
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for left in leftovers(self.folder, self._rids.tag):
+        found = self._look()
+        for left in found.left:
             if is_probe(left.rid):  # of an end in the middle of one; a session with nothing to do looks no further
                 remove_dump(self.folder, left.rid)
-        own = sum(measure(self.folder, self._rids.tag).values())
-        self._budget = DumpBudget(free_budget(self.folder, self._config.extract.dump_budget_gb, own))
+        self._budget, self._capacity = DumpBudget(found.budget_bytes), found.capacity_bytes
+
+    def _look(self) -> DumpFolder:
+        return look_at(self.folder, self._rids.tag, self._config.extract.dump_budget_gb)
 
     @property
     def taking(self) -> int:
@@ -100,7 +109,7 @@ class Captures:
 
     @property
     def budget_bytes(self) -> int | None:
-        """Most that dumps may take; None before the folder was opened."""
+        """Most that dumps may take now; None before the folder was opened."""
         return None if self._budget is None else self._budget.limit_bytes
 
     @property
@@ -109,20 +118,30 @@ class Captures:
         return None if self._budget is None else self._budget.used
 
     def too_large(self, tokens: int) -> CaptureFault | None:
-        """Return why a sample cannot be captured at all, however empty the folder is; None when it can."""
-        needed, limit = self._bytes(tokens), self.budget_bytes
-        if needed is None or limit is None or needed <= limit:
+        """Return why a sample cannot be captured at all, whoever else has files in the folder; None when it can."""
+        needed = self._bytes(tokens)
+        if needed is None or self._budget is None or needed <= self._capacity:
             return None
         return CaptureFault(
             CaptureCheck.TOO_LARGE,
-            f"{tokens} rows need {needed / 1e6:,.1f} MB in {self.folder}, whose budget is {limit / 1e6:,.1f} MB: a "
-            f"larger [extract] dump_budget_gb or folder, or a smaller max_tokens would help",
+            f"{tokens} rows need {human_bytes(needed)} in {self.folder}, of which dumps may take "
+            f"{human_bytes(self._capacity)} at most: a larger [extract] dump_budget_gb or folder (docker: --shm-size), "
+            f"or a smaller max_tokens would help",
+            tokens,
         )
 
     def has_room(self, tokens: int) -> bool:
         """Whether so many rows could be captured now."""
-        needed, budget = self._bytes(tokens), self._budget
-        return needed is not None and budget is not None and budget.used + needed <= budget.limit_bytes
+        needed = self._bytes(tokens)
+        return needed is not None and self._budget is not None and self._budget.has_room(needed)
+
+    def is_crowded_out(self, tokens: int) -> bool:
+        """Whether others' files leave no room for so many rows, whatever captures are open; that is said once."""
+        needed, limit = self._bytes(tokens), self.budget_bytes
+        if needed is None or limit is None or needed <= limit:
+            return False
+        self._crowding.put_off(needed, limit)
+        return True
 
     def begin(self, dataset: str, key: bytes, tokens: int, at_least: int | None = None) -> str | None:
         """Open a capture.
@@ -140,20 +159,13 @@ class Captures:
         if needed is None or self._budget is None:
             return None
         rid = self._rids.captured(dataset, key)
-        try:
-            if not self._budget.try_reserve(rid, needed, None if at_least is None else self._bytes(at_least)):
-                return None
-        except CaptureFault:
-            return None  # larger than everything: refused as such when its answer is there
+        if not self._budget.try_reserve(rid, needed, None if at_least is None else self._bytes(at_least)):
+            return None
         self._open.add(rid)
         return rid
 
-    def adopt(self, rid: str, tokens: int) -> None:
-        """Open a capture whose dump an earlier session left; it takes what it takes."""
-        needed = self._bytes(tokens)
-        if self._budget is not None and needed is not None:
-            with suppress(CaptureFault):
-                self._budget.try_reserve(rid, needed)
+    def adopt(self, rid: str) -> None:
+        """Open a capture whose dump an earlier session left; `take` says how much it takes."""
         self._open.add(rid)
 
     def is_open(self, rid: str) -> bool:
@@ -168,7 +180,7 @@ class Captures:
             self.close(order.rid)
             settle(fault)
             return
-        if self._budget is not None and needed is not None:
+        if self._budget is not None and needed is not None and self.is_open(order.rid):
             self._budget.settle(order.rid, needed)
         task = asyncio.get_running_loop().create_task(self._take(order, store, settle))
         self._tasks.add(task)
@@ -180,34 +192,16 @@ class Captures:
         try:
             check_not_cached(order)  # of such rows the first never come: they would be waited for in vain
             await await_rows(self.folder, order.rid, order.rows, self._config.extract.dump_wait_s)
-            record = await self._store(order, store)
+            record = await self._storing.store(order, store)
         except CaptureFault as fault:
+            if fault.check is CaptureCheck.NO_ROOM and order.capture == AFTERWARDS:
+                self._crowding.passed_in_vain(self._bytes(order.rows) or 0)
             self.close(order.rid)
             settle(fault)
             return
+        self._crowding.captured()
         self._writer.append(store.index_path, encode_line(record))
         settle(record)
-
-    async def _store(self, order: TakeOrder, store: Store) -> StoredSample:
-        """Check and store. A disk that is full or broken is tried again until it works: the dump stays meanwhile."""
-        form, model = self._rows.form, self._rows.model
-        if form is None:
-            raise CaptureFault(CaptureCheck.MISSING, "no server has told what its rows are")
-        work = partial(take, order, self.folder, store.layout, form, model, store.numbers, self._clock)
-        source = f"store {store.folder.name}"
-        async with self._storing:
-            while True:
-                try:
-                    record = await in_thread(work, "store")
-                except OSError as error:
-                    where = error.filename or store.folder
-                    self._stuck.set()
-                    self._condition.set_trouble(source, f"{where}: hidden states cannot be stored: {_words(error)}")
-                    await asyncio.sleep(ROOM_RETRY_S)
-                    continue
-                self._stuck.clear()
-                self._condition.set_trouble(source, None)
-                return record
 
     def _ended(
         self, order: TakeOrder, settle: Callable[[StoredSample | CaptureFault], None], task: asyncio.Task[None]
@@ -223,41 +217,55 @@ class Captures:
         settle(CaptureFault(CaptureCheck.MISSING, said))  # else it would be waited for without end
 
     def close(self, rid: str) -> None:
-        """End a capture: its rows are stored, or nobody wants them."""
-        if rid not in self._open:
-            return
-        self._open.discard(rid)
+        """End a capture: its rows are stored, or nobody wants them. Its room is free once its dump is removed."""
+        if rid in self._open:
+            self._open.discard(rid)
+            self._removals.add(rid)
+
+    def _removed(self, rid: str, why: Exception | None) -> None:
+        """The dump of a closed capture is gone; where it cannot be removed, `watch` goes on trying."""
         if self._budget is not None:
             self._budget.release(rid)
-        try:
-            remove_dump(self.folder, rid)
-        except OSError as error:
-            self._condition.set_trouble("dumps", f"{self.folder}: cannot be tidied: {_words(error)}")
+        if why is not None:
+            self._late.add(rid)
+            self._condition.set_trouble("dumps", f"{self.folder}: cannot be tidied: {_words(why)}")
+        self.on_room()
 
     async def watch(self) -> None:
         """Keep the folder within its budget, until cancelled: the youngest captures are given up first.
 
-        What comes when nobody wants it any more is removed: rows that were late, and those of a request that the server
-        began only after it was given up.
+        The budget goes by what is free: others' files come and go. What comes when nobody wants it any more is removed:
+        rows that were late, and those of a request that the server began only after it was given up.
         """
-        late: set[str] = set()
         while True:
             await asyncio.sleep(WATCH_S)
             if self._budget is None:
                 continue
             try:
-                found = await in_thread(partial(leftovers, self.folder, self._rids.tag), "dump-measure")
-                unwanted = {each.rid for each in found if each.rid not in self._open and not is_probe(each.rid)}
-                # Seen twice: none that was about to be removed, or opened, just now.
-                for rid in unwanted & late if self.tidies else ():
-                    remove_dump(self.folder, rid)
+                found = await in_thread(self._look, "dump-measure")
+                await self._tidy(found)
             except OSError as error:
                 self._condition.set_trouble("dumps", f"{self.folder}: cannot be kept in order: {_words(error)}")
                 continue
-            late = unwanted
-            self._condition.set_trouble("dumps", None)
-            for rid in self._budget.over({each.rid: each.rows_bytes for each in found}):
+            self._condition.set_trouble("dumps", self._crowding.trouble(found))
+            self._budget.limit_bytes, self._capacity = found.budget_bytes, found.capacity_bytes
+            for rid in self._budget.over({each.rid: each.rows_bytes for each in found.left}):
                 self.close(rid)
+
+    async def _tidy(self, found: DumpFolder) -> None:
+        """Remove what nobody wants any more.
+
+        Raises:
+            OSError: It cannot be removed.
+        """
+        rids = {each.rid for each in found.left if not is_probe(each.rid)}
+        unwanted = {rid for rid in rids - self._open if rid not in self._removals}
+        # Seen twice: none that was about to be removed, or opened, just now.
+        late = sorted(unwanted & self._late) if self.tidies else []
+        self._late |= unwanted
+        for rid in late:
+            await in_thread(partial(remove_dump, self.folder, rid), "dump-remove")
+        self._late = unwanted
 
     async def stop(self, wait_s: float) -> None:
         """Let what is being stored finish, for a while; what is left is adopted or made again at the next start.
@@ -265,18 +273,24 @@ class Captures:
         Where a store cannot be written, nothing is waited for.
         """
         loop = asyncio.get_running_loop()
-        give_up_at, stuck = loop.time() + wait_s, loop.create_task(self._stuck.wait())
+        give_up_at, stuck = loop.time() + wait_s, loop.create_task(self._storing.stuck.wait())
         while self._tasks and not stuck.done() and (left_s := give_up_at - loop.time()) > 0:
             await asyncio.wait({*self._tasks, stuck}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
         stuck.cancel()
+        self._storing.stuck.end()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._removals.end(wait_s)
 
     def _bytes(self, tokens: int) -> int | None:
         form = self._rows.form
         return None if form is None else dump_bytes(tokens, form.row_bytes)
 
 
-def _words(error: OSError) -> str:
-    return error.strerror or str(error)
+def _words(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _nobody() -> None:
+    """Nobody waits for room yet."""

@@ -11,7 +11,8 @@ from contracts.fold.run import RunFold
 from contracts.run_config import RunConfig
 from contracts.run_dir import RunDir
 from contracts.wording import human_bytes
-from daemon.capture.budget import dump_bytes, free_budget, measure
+from daemon.capture.budget import dump_bytes
+from daemon.capture.dump_folder import DumpFolder, look_at
 from daemon.extract.room import PromptTotals, room_report, still_to_store
 from daemon.extract.rows_of_servers import RowsOfServers
 from daemon.fingerprint import store_difference
@@ -67,28 +68,33 @@ class CheckedExtraction:
         folder, form = self._servers.folder, self._servers.form
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            own = sum(measure(folder, run_tag(self._run.path)).values())
-            budget = free_budget(folder, self._config.extract.dump_budget_gb, own)
+            found = look_at(folder, run_tag(self._run.path), self._config.extract.dump_budget_gb)
         except OSError as error:
             yield Checked("error", f"{folder}: cannot be used as dump folder: {error.strerror or error}")
             return
         if not os.access(folder, os.W_OK | os.X_OK):
             yield Checked("error", f"{folder}: cannot be written to: servers and daemon must run as the same user")
         if form is None:
-            yield Checked("warning", f"{folder}: {human_bytes(budget)} for dumps; what a row takes no server has told")
+            budget = human_bytes(found.budget_bytes)
+            yield Checked("warning", f"{folder}: {budget} for dumps; what a row takes no server has told")
             return
-        yield self._budget(budget, form)
+        yield self._budget(found, form)
         yield self._store(form)
 
-    def _budget(self, budget: int, form: RowForm) -> Checked:
+    def _budget(self, found: DumpFolder, form: RowForm) -> Checked:
+        budget = found.budget_bytes
         rows = budget // (form.row_bytes or 1)
         longest = self._config.extract.max_tokens or self._config.max_new_tokens
         what = (
             f"{self._servers.folder}: {human_bytes(budget)} for dumps, {rows:,} rows of {form.row_bytes:,} bytes "
             f"(layers {', '.join(map(str, form.layers))} and the last, {form.hidden_size} x {form.dtype})"
         )
-        if dump_bytes(longest, form.row_bytes) > budget:
+        needed = dump_bytes(longest, form.row_bytes)
+        if needed > found.capacity_bytes:
             advice = f"A sample of {longest} tokens does not fit and would be left out: give it more room."
+            return Checked("warning", what, advice)
+        if needed > budget:
+            advice = f"Other files lie there: a sample of {longest} tokens would wait until they are gone. Make room."
             return Checked("warning", what, advice)
         if rows < self._config.generate.concurrency * longest and self._config.captures_generating:
             advice = "When it is full, answers are made without capture and their rows taken in a second pass."
@@ -96,6 +102,8 @@ class CheckedExtraction:
         return Checked("ok", what)
 
     def _store(self, form: RowForm) -> Checked:
+        if not self.totals:
+            return Checked("warning", f"{self._run.stores}: what it will take is not known: no prompts could be read")
         where = self._run.stores if self._run.stores.exists() else self._run.path  # they may be on a disk of their own
         free = shutil.disk_usage(where).free - int(self._config.alerts.disk_free_min_gb * 1e9)
         known = still_to_store(self._fold, self._config, self.totals)
@@ -110,6 +118,6 @@ class CheckedExtraction:
         return Checked(
             "error",
             what,
-            "Make room, or lower the targets or max_tokens. A started run pauses at once; eagle3 resume starts it all "
-            "the same, until the disk is full.",
+            "Make room, or lower the targets or max_tokens. A started run pauses at once; "
+            f"eagle3 resume {self._run.quoted} starts it all the same, until the disk is full.",
         )

@@ -11,7 +11,7 @@ from typing import Final
 
 from contracts.clock import Clock
 from contracts.fold.run import RunFold
-from contracts.records import Severity
+from contracts.records import NextStep, Severity
 from contracts.run_config import RunConfig
 from contracts.run_dir import RunDir
 from contracts.wording import counted
@@ -22,7 +22,7 @@ from daemon.events import EventLog
 from daemon.extract.adopting import LeftDumps
 from daemon.extract.captures import Captures
 from daemon.extract.completing import Completing, is_described
-from daemon.extract.fitting import Fitting, SampleLimits
+from daemon.extract.fitting import Fitting, SampleLimits, may_fit_now
 from daemon.extract.orders import Orders
 from daemon.extract.places import ResponsePlaces
 from daemon.extract.queue import ExtractQueue
@@ -31,7 +31,7 @@ from daemon.extract.rows_of_servers import RowsOfServers
 from daemon.extract.settling import Settling
 from daemon.extract.stores import Opened, open_store
 from daemon.prompts.index import PromptIndex, PromptLimits
-from daemon.request_ids import CAPTURED, RequestIds, parse_rid
+from daemon.request_ids import CAPTURED, RequestIds, is_probe, parse_rid
 from daemon.run_tag import kept_tag
 from daemon.servers.probe import Probe
 from daemon.store.norm_file import NORM_FILE, write_norm
@@ -121,8 +121,17 @@ class Extraction:
                 with suppress(OSError):  # the end of the work writes it too, and says why it cannot
                     write_norm(folder, norm)
 
-    async def make_queues(self, indexes: dict[str, PromptIndex], limits: PromptLimits) -> dict[str, ExtractQueue]:
-        """Return the queues of all data sets; whole dumps of an earlier session are taken, the others removed."""
+    async def make_queues(
+        self, indexes: dict[str, PromptIndex], limits: PromptLimits, on_room: Callable[[], None]
+    ) -> dict[str, ExtractQueue]:
+        """Return the queues of all data sets; whole dumps of an earlier session are taken, the others removed.
+
+        Args:
+            indexes: Prompts, by data set.
+            limits: Of the servers.
+            on_room: Called when there is room again for samples that had none.
+        """
+        self.captures.on_room = on_room
         folder, tag = self.captures.folder, self._rids.tag
         found = await in_thread(partial(leftovers, folder, tag), "dumps-look")
         left = LeftDumps(folder, found)
@@ -147,14 +156,10 @@ class Extraction:
         return dict(self._queues)
 
     def _make_queue(self, name: str, index: PromptIndex, places: ResponsePlaces, limits: PromptLimits) -> ExtractQueue:
-        dataset = next(dataset for dataset in self._config.datasets if dataset.name == name)
         longest = None if limits.max_input_len is None else limits.max_input_len - 1
         if limits.context_length is not None:
             room = limits.context_length - _FREE_IDS
             longest = room if longest is None else min(longest, room)
-        how_long = SampleLimits(
-            self._config.longest_sample(dataset), self._config.extract.over_long == "truncate", longest
-        )
         return ExtractQueue(
             self._fold.datasets[name],
             index,
@@ -162,10 +167,25 @@ class Extraction:
             self._opened[name].store,
             self.captures,
             Orders(name, index, places.path, limits.vocab_size),
-            Fitting(how_long, self.captures),
+            Fitting(self._limits(name, longest), self.captures),
             self._settling,
             self._writer,
             while_generating=self._config.captures_generating,
+        )
+
+    def _limits(self, name: str, longest_prefill: int | None) -> SampleLimits:
+        dataset = next(dataset for dataset in self._config.datasets if dataset.name == name)
+        return SampleLimits(
+            self._config.longest_sample(dataset), self._config.extract.over_long == "truncate", longest_prefill
+        )
+
+    def may_store_more(self) -> bool:
+        """Whether samples that were left out for their length may fit by now: run.toml or the folder has changed."""
+        return any(
+            may_fit_now(failure, self._limits(name, None), self.captures)
+            for name, dataset in self._fold.datasets.items()
+            for key, failure in dataset.failures.extract.items()
+            if failure.next is NextStep.REFUSED and key not in dataset.hidden.stored
         )
 
     def _is_of_now(self, rid: str) -> bool:
@@ -186,7 +206,8 @@ class Extraction:
         self._events.emit(severity, "store.estimate", f"hidden states: {report.text}")
         if report.fits or wanted.assumed:
             return None
-        return f"the hidden states will not fit: {report.text}. Make room, then: eagle3 resume (or: all the same)"
+        resume = f"eagle3 resume {self._run.quoted}"
+        return f"the hidden states will not fit: {report.text}. Make room, then: {resume} (or: all the same)"
 
     def is_complete(self) -> bool:
         """Whether what belongs beside the tensors is there for all that is stored. Blocking: it reads files."""
@@ -227,11 +248,12 @@ class Extraction:
         try:
             if finished:
                 await in_thread(partial(sweep, folder, tag), "dumps-sweep")
-            left = await in_thread(partial(leftovers, folder, tag), "dumps-look")
+            found = await in_thread(partial(leftovers, folder, tag), "dumps-look")
         except OSError as error:
             where = error.filename or folder
             self._events.emit(Severity.WARNING, "dumps.left", f"{where}: cannot be tidied: {error.strerror or error}")
             return
+        left = [each for each in found if not is_probe(each.rid)]
         if left:
             self._events.emit(
                 Severity.INFO,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from contracts.records import CaptureCheck
+from contracts.fold.failures import SampleFailure
+from contracts.records import CaptureCheck, NextStep
 from daemon.capture.fault import CaptureFault
 from daemon.extract.captures import Captures
 from daemon.extract.entry import ExtractEntry
@@ -51,7 +52,7 @@ class Fitting:
             )
         if limits.longest is not None and whole > limits.longest:
             if not limits.truncate:
-                return CaptureFault(CaptureCheck.TOO_LONG, f"has {whole} tokens, the limit is {limits.longest}")
+                return CaptureFault(CaptureCheck.TOO_LONG, f"has {whole} tokens, the limit is {limits.longest}", whole)
             tokens = limits.longest
         return _nothing_left(prompt, whole, tokens) or self._captures.too_large(tokens) or tokens
 
@@ -68,6 +69,23 @@ class Fitting:
             )
         entry.tokens = most
         return _nothing_left(entry.prompt, entry.whole_tokens, most)
+
+
+def may_fit_now(failure: SampleFailure, limits: SampleLimits, captures: Captures) -> bool:
+    """Whether a sample that an earlier session left out for its length may be stored with the limits of this one.
+
+    Args:
+        failure: What was recorded of it.
+        limits: How long a sample may be; of a server's pass nothing need be known.
+        captures: Say what the dump folder can hold.
+    """
+    if failure.next is not NextStep.REFUSED:
+        return False
+    if failure.check is CaptureCheck.TOO_LARGE:  # by an older version: nobody knows how large it is
+        return failure.tokens is None or captures.too_large(failure.tokens) is None
+    if failure.check is CaptureCheck.TOO_LONG and failure.tokens is not None:
+        return limits.truncate or limits.longest is None or failure.tokens <= limits.longest
+    return False
 
 
 def _nothing_left(prompt: PromptEntry, whole: int, tokens: int) -> CaptureFault | None:

@@ -7,9 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-import orjson
-
 from contracts.fold.dataset import DatasetFold
 from contracts.records import FailureClass, NextStep, Requeue, Response, Stage, StoredSample, encode_line
 from daemon.capture.fault import CaptureFault
@@ -21,6 +18,7 @@ from daemon.extract.entry import ExtractEntry
 from daemon.extract.fitting import Fitting
 from daemon.extract.orders import Orders, SampleMovedError
 from daemon.extract.places import ResponsePlaces
+from daemon.extract.prefill import prefill_job
 from daemon.extract.settling import Settling
 from daemon.extract.stores import Store
 from daemon.extract.wanted import Wanted
@@ -32,7 +30,9 @@ from daemon.writer import Writer
 if TYPE_CHECKING:
     from daemon.generate.attempt import Attempt
 
-_PREFILL: Final = msgspec.json.encode({"max_new_tokens": 1, "temperature": 0.0})
+PUT_OFF_S: Final = 5.0
+PUT_OFF_MOST: Final = 64
+"""So many at a time, each for so long."""
 
 
 class ExtractQueue(WorkQueue[ExtractEntry]):
@@ -136,7 +136,7 @@ class ExtractQueue(WorkQueue[ExtractEntry]):
         """Take the rows that an earlier session left of a sample; should they not be good, it is captured anew."""
         order = None if self._left is None else self._left.take(self._dataset, entry, self._order_maker)
         if order is not None:
-            self._captures.adopt(order.rid, order.rows)
+            self._captures.adopt(order.rid)
             self.take_rows(order, adopted=True)
         return order is not None
 
@@ -168,9 +168,18 @@ class ExtractQueue(WorkQueue[ExtractEntry]):
             self._fresh.append(entry)
 
     def has_ready(self, now: float, suspects: bool) -> bool:
-        """Whether a prefill pass could be sent now and its rows would have room."""
-        entry = self.next_entry(suspects) if super().has_ready(now, suspects) else None
-        return entry is not None and self._captures.has_room(entry.tokens)
+        """Whether a prefill pass could be sent now and its rows would have room.
+
+        Samples for which others' files leave none let smaller ones go first; not all of many at a time.
+        """
+        for _ in range(PUT_OFF_MOST):
+            entry = self.next_entry(suspects) if super().has_ready(now, suspects) else None
+            if entry is None or self._captures.has_room(entry.tokens):
+                return entry is not None
+            if not self._captures.is_crowded_out(entry.tokens):
+                return False  # as soon as other captures have ended
+            self.put_off(suspects, now + PUT_OFF_S, FailureClass.CAPTURE)
+        return False
 
     def take(self, suspects: bool) -> ExtractEntry | None:
         """Return the sample to send next; see `WorkQueue.take`."""
@@ -211,15 +220,7 @@ class ExtractQueue(WorkQueue[ExtractEntry]):
                 raise
             return None
         self._orders[attempt.rid] = order
-        return Job(
-            dataset=self.name,
-            sample_id=entry.sample_id,
-            rid=attempt.rid,
-            input_ids=orjson.dumps(order.ids, option=orjson.OPT_SERIALIZE_NUMPY),
-            prompt_tokens=entry.tokens,
-            sampling_params=_PREFILL,
-            attempt=self.trouble_of(entry).attempts + 1,
-        )
+        return prefill_job(order, entry, self.trouble_of(entry).attempts + 1)
 
     def _is_current(self, entry: ExtractEntry) -> bool:
         """Whether a sample is still as it was when it was sent: its response file may be another one by now."""

@@ -85,6 +85,7 @@ class RowsOfServers:
         probed = await probe_fault(folder, probe.rid, PROBE_IDS, PROBE_DUMP_S, urlsplit(probe.url).port)
         if isinstance(probed, str):
             return probed
+        probe.rows_seen = True
         about, header = probed.about, probed.header
         found = objection(about, self._asked(), self.model)
         if found is not None:

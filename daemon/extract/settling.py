@@ -71,6 +71,7 @@ class Settling:
             at=self.now(),
             stage=Stage.EXTRACT,
             check=fault.check,
+            tokens=fault.tokens,
         )
         self._writer.append(dataset.folder.failures, encode_line(failure))
 

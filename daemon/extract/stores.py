@@ -62,8 +62,8 @@ def open_store(
         append: Takes lines for the index.
 
     Raises:
-        StoreError: The index has samples and the store no file at all, or the response file no answer; or it lost more of them than can be looked at
-            before a start.
+        StoreError: The index has samples and the store no file at all, or the response file no answer; or it lost more
+            of them than can be looked at before a start.
         OSError: Folder or index cannot be read or written.
     """
     folder = run.store(dataset.name)

@@ -161,16 +161,17 @@ class Wanted:
         """Leave a sample out, and record that where it is new."""
         self.entries.pop(prompt.key, None)
         # Not the exception itself where it was raised: its traceback keeps ids and masks in memory, for days.
-        self._refused[prompt.key] = CaptureFault(fault.check, fault.message)
+        self._refused[prompt.key] = CaptureFault(fault.check, fault.message, fault.tokens)
         self._settling.refuse(self._dataset, prompt, fault)
 
     def requeued(self, record: Requeue) -> None:
-        """Record anew what is refused, and stays so: the wish for another try has cleared it."""
+        """Record anew what is refused, and stays so, where a wish for another try has cleared it."""
         if record.stage not in (None, Stage.EXTRACT) or record.error not in (None, FailureClass.INVALID_INPUT):
             return
         wanted = None if record.sample_id is None else sample_key(record.sample_id)
         for key, fault in self._refused.items():
-            if wanted in (None, key):
+            by_class = record.error is not None and fault.check is not CaptureCheck.NOTHING_TO_LEARN
+            if key == wanted or (wanted is None and by_class):
                 self._settling.refuse(self._dataset, self.prompts[key], fault, anew=True)
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from daemon.generate.work_queue import WorkQueue
-from daemon.servers.pool import ServerSlot
+from daemon.servers.slot import ServerSlot
 
 
 @dataclass(eq=False, slots=True)

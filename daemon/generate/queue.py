@@ -10,8 +10,8 @@ from contracts.eta import remaining_tokens
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.run import RunFold
 from contracts.records import NextStep, Response, Stage, encode_line
-from contracts.report import dataset_work
 from contracts.run_config import DEFAULT_MAX_NEW_TOKENS
+from contracts.work import dataset_work
 from daemon.generate.executor import Job
 from daemon.generate.following import Following
 from daemon.generate.work_queue import Trouble, WorkQueue

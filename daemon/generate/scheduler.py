@@ -173,6 +173,8 @@ class Scheduler:
         if not queues:
             return
         now, room = time.monotonic(), self._room(stage)
+        if not any(queue.has_ready(now, suspects=True) for queue in queues):
+            return  # else servers that are idle would be probed for nothing
         while room > 0:
             slot = self._pool.pick()
             if slot is None:

@@ -149,17 +149,23 @@ class WorkQueue(abc.ABC, Generic[Entry]):
 
     def take(self, suspects: bool) -> Entry | None:
         """Return the sample to send next, after `has_ready`: due retries first, then a suspect, then fresh ones."""
-        if self._due:
-            entry = self._due.popleft()[0]
-        elif suspects and self._suspects:
-            entry = self._suspects.popleft()
-        elif self._fresh:
-            entry = self._fresh.popleft()
-        else:
-            return None
-        self.sent += 1
-        self.in_flight += 1
+        if (entry := self._next(suspects)) is not None:
+            self.sent += 1
+            self.in_flight += 1
         return entry
+
+    def put_off(self, suspects: bool, due: float, error: FailureClass) -> None:
+        """Send what `take` would return not before ``due``, and what comes after it first."""
+        if (entry := self._next(suspects)) is not None:
+            self.retry_at(entry, due, error)
+
+    def _next(self, suspects: bool) -> Entry | None:
+        """Take out what is to be sent next."""
+        if self._due:
+            return self._due.popleft()[0]
+        if suspects and self._suspects:
+            return self._suspects.popleft()
+        return self._fresh.popleft() if self._fresh else None
 
     def landed(self) -> None:
         """Count one attempt out of flight."""

@@ -65,7 +65,7 @@ def as_dump(folder: Path, server: SglangServer, body: dict[str, Any]) -> tuple[i
         while dump.rows_written < count:
             time.sleep(0.0005)
         states = np.concatenate([np.frombuffer(block, np.float32) for block in dump.blocks(count)])
-        return dump.disk_bytes, states.reshape(count, -1)
+        return dump.path.stat().st_blocks * 512, states.reshape(count, -1)
 
 
 def fetch(

@@ -92,6 +92,9 @@ class NotedCaptures:
     def has_room(self, tokens: int) -> bool:
         return sum(self.open.values()) + tokens <= self.room
 
+    def is_crowded_out(self, tokens: int) -> bool:
+        return tokens > self.room
+
     def begin(self, dataset: str, key: bytes, tokens: int, at_least: int | None = None) -> str | None:
         if not self.has_room(tokens):
             return None
@@ -100,8 +103,8 @@ class NotedCaptures:
         self.open[rid] = tokens
         return rid
 
-    def adopt(self, rid: str, tokens: int) -> None:
-        self.open[rid] = tokens
+    def adopt(self, rid: str) -> None:
+        self.open[rid] = 0
 
     def is_open(self, rid: str) -> bool:
         return rid in self.open

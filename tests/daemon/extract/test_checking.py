@@ -11,9 +11,11 @@ from contracts.fold.run import RunFold
 from contracts.records import encode_line
 from contracts.run_config import load_run_config
 from contracts.run_dir import RunDir
+from daemon.capture.dump_folder import DumpFolder
 from daemon.extract.checking import Checked, CheckedExtraction
 from daemon.extract.room import PromptTotals
-from daemon.preflight import ERROR, check_run
+from daemon.findings import ERROR
+from daemon.preflight import check_run
 from tests.daemon.capture.dumps import FORM
 from tests.daemon.extract.support import prompt
 from tests.support.runs import make_run
@@ -54,6 +56,14 @@ def test_a_folder_too_small_for_the_longest_sample(tmp_path: Path) -> None:
     assert budget.level == "warning" and "A sample of 100000 tokens does not fit" in (budget.advice or "")
 
 
+def test_a_folder_in_which_other_files_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample that does not fit now is not left out: it waits."""
+    looked = DumpFolder([], 1_000, 1_000, 10**9)
+    monkeypatch.setattr("daemon.extract.checking.look_at", lambda folder, tag, configured: looked)
+    budget = next(iter(checked(tmp_path, max_tokens=1000).findings()))
+    assert budget.level == "warning" and "would wait until they are gone" in (budget.advice or "")
+
+
 def test_a_folder_too_small_for_all_at_once_is_fine_and_said(tmp_path: Path) -> None:
     budget = next(iter(checked(tmp_path, dump_budget_gb=0.0001, max_tokens=300).findings()))
     assert budget == Checked("ok", budget.what, budget.advice) and "second pass" in (budget.advice or "")
@@ -71,6 +81,13 @@ def test_a_disk_too_small_for_the_store(tmp_path: Path, monkeypatch: pytest.Monk
     assert levels(found) == ["ok", "error"]
     found.totals = {"B1": PromptTotals(10**11, 10**11, 0, 0)}
     assert levels(found) == ["ok", "warning"], "answers may be shorter than assumed"
+
+
+def test_what_a_store_will_take_is_not_known_without_prompts(tmp_path: Path) -> None:
+    found = checked(tmp_path)
+    found.totals = {}
+    *_, store = found.findings()
+    assert store.level == "warning" and "what it will take is not known" in store.what
 
 
 def test_another_form_than_what_is_stored(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from contracts.clock import Clock
 from contracts.fold.run import RunFold
-from contracts.records import NextStep, encode_line
+from contracts.records import CaptureCheck, FailureClass, NextStep, encode_line
 from contracts.run_config import load_run_config
 from contracts.run_dir import RunDir
 from daemon.condition import Condition
@@ -72,7 +72,7 @@ class Started:
         servers: Any = self.extraction._servers
         servers.form = FORM
         self.index = PromptIndex.build(self.run.dataset("B1").prompts, LIMITS)
-        queues = await self.extraction.make_queues({"B1": self.index}, limits)
+        queues = await self.extraction.make_queues({"B1": self.index}, limits, lambda: None)
         self.fold = fold
         return queues["B1"]
 
@@ -80,6 +80,7 @@ class Started:
         await until(lambda: not self.extraction.captures.taking)
         self.fold.poll()
         queue.refresh()
+        await self.extraction.captures._removals.end(10.0)
 
 
 async def test_whole_dumps_of_wanted_samples_are_taken_and_others_removed(tmp_path: Path) -> None:
@@ -211,6 +212,20 @@ async def test_room_is_reserved_by_the_answers_of_earlier_sessions(tmp_path: Pat
     started.answer(response("a", [4, 5]), response("b", [4, 5]))
     await started.start()
     assert started.extraction.captures.lengths.tokens == 2, "not max_new_tokens"
+
+
+@pytest.mark.parametrize(("tokens", "limit", "more"), [(9, None, True), (9, 8, False), (9, 9, True), (None, 9, False)])
+async def test_a_start_takes_what_was_left_out_and_fits_by_now(
+    tokens: int | None, limit: int | None, more: bool, tmp_path: Path
+) -> None:
+    """Also where the counts say that all is done."""
+    started = Started(tmp_path, **({} if limit is None else {"max_tokens": limit}))
+    refused = {"next": NextStep.REFUSED, "error": FailureClass.INVALID_INPUT, "tokens": tokens}
+    Journals().append(
+        started.run.dataset("B1").failures, encode_line(failed_capture("a", CaptureCheck.TOO_LONG, **refused))
+    )
+    await started.start()
+    assert started.extraction.may_store_more() is more
 
 
 async def test_nothing_stored_is_complete(tmp_path: Path) -> None:

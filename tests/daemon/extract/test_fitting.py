@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from contracts.records import CaptureCheck
+from contracts.fold.failures import SampleFailure
+from contracts.records import CaptureCheck, FailureClass, NextStep
 from daemon.capture.fault import CaptureFault
 from daemon.extract.entry import ExtractEntry
-from daemon.extract.fitting import Fitting, SampleLimits
+from daemon.extract.fitting import Fitting, SampleLimits, may_fit_now
 from daemon.prompts.index import PromptEntry
 from tests.daemon.extract.support import NotedCaptures
 
@@ -71,3 +72,40 @@ def test_what_a_server_cannot_take_in_one_pass(truncate: bool, most: int, outcom
     assert (fault and fault.check) == outcome
     assert entry.tokens == (min(9, most) if truncate else 9)
     assert entry.whole_tokens == 12
+
+
+@pytest.mark.parametrize(
+    ("check", "tokens", "fits"),
+    [
+        (CaptureCheck.TOO_LARGE, 11, False),
+        (CaptureCheck.TOO_LARGE, 10, True),
+        (CaptureCheck.TOO_LARGE, None, True),  # of an older version: it is looked at
+        (CaptureCheck.TOO_LONG, 9, False),
+        (CaptureCheck.TOO_LONG, 8, True),
+        (CaptureCheck.TOO_LONG, None, False),  # more than a server takes, or nothing left of its answer
+        (CaptureCheck.NOTHING_TO_LEARN, None, False),
+        (CaptureCheck.NO_IDS, None, False),
+    ],
+)
+def test_what_was_left_out_may_fit_by_now(check: CaptureCheck, tokens: int | None, fits: bool) -> None:
+    captures: Any = NotedCaptures()
+    captures.room = 10
+    refused = SampleFailure(FailureClass.INVALID_INPUT, NextStep.REFUSED, 0, 0, "too much", 1.0, check, tokens)
+    assert may_fit_now(refused, SampleLimits(8, False, None), captures) is fits
+    given_up = SampleFailure(FailureClass.CAPTURE, NextStep.QUARANTINED, 3, 0, "wrong", 1.0, check, tokens)
+    assert not may_fit_now(given_up, SampleLimits(None, True, None), captures)
+
+
+def test_what_was_too_long_may_be_cut_or_taken_whole_by_now() -> None:
+    captures: Any = NotedCaptures()
+    long = SampleFailure(
+        FailureClass.INVALID_INPUT, NextStep.REFUSED, 0, 0, "too long", 1.0, CaptureCheck.TOO_LONG, 900
+    )
+    assert not may_fit_now(long, SampleLimits(8, False, None), captures)
+    assert may_fit_now(long, SampleLimits(8, True, None), captures)
+    assert may_fit_now(long, SampleLimits(None, False, None), captures)
+
+
+def test_a_sample_left_out_for_its_length_says_how_long_it_is() -> None:
+    found = fitting(longest=10).fit(a_prompt(3), 11)
+    assert isinstance(found, CaptureFault) and found.tokens == 11

@@ -13,7 +13,7 @@ from contracts.records import CaptureCheck, Failure, FailureClass, NextStep, Req
 from daemon.extract.adopting import LeftDumps
 from daemon.extract.fitting import SampleLimits
 from daemon.extract.orders import SampleMovedError
-from daemon.extract.queue import ExtractQueue
+from daemon.extract.queue import PUT_OFF_S, ExtractQueue
 from tests.daemon.extract.support import Extracting, drop, entries, land, prompt, response, send, waiting
 from tests.support.runs import until
 from tests.support.stored import failed_capture, stored
@@ -155,6 +155,7 @@ def test_what_is_refused_is_recorded_once_and_settled(
     assert extracting.captures.open == {} and waiting(queue) == ["m"]
     (failure,) = extracting.failures()
     assert (failure["check"], failure["next"], failure["error"]) == (check, "refused", "invalid_input")
+    assert failure.get("tokens") == (22 if check is CaptureCheck.TOO_LONG else None)
     extracting.fold.poll()
     assert extracting.fold.extract_given_up == 1
     extracting.make()
@@ -266,7 +267,10 @@ def test_a_wish_does_not_unsettle_what_is_refused(tmp_path: Path) -> None:
     extracting, queue = made(tmp_path)
     extracting.answer(response("a", [4]))
     queue.refresh()
-    wish = Requeue(at=9.0)
+    for of_all in (Requeue(at=9.0), Requeue(at=9.0, error=FailureClass.INVALID_INPUT)):
+        queue.requeue(of_all)
+    assert len(extracting.failures()) == 1, "a wish that names no sample does not clear it"
+    wish = Requeue(at=9.0, sample_id="a")
     extracting.journals.append(extracting.folder.failures, encode_line(wish))
     queue.requeue(wish)
     extracting.fold.poll()
@@ -314,6 +318,25 @@ def test_a_pass_waits_for_room(tmp_path: Path) -> None:
     assert send(queue) is None and not queue.exhausted
     extracting.captures.close("e3.other")
     assert send(queue) is not None
+
+
+def test_what_others_leave_no_room_for_lets_smaller_ones_go_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.extract.queue.PUT_OFF_MOST", 3)
+    large = [prompt(f"l{number}", [1] * 9, loss_mask=[1] * 9) for number in range(5)]
+    extracting = Extracting(tmp_path, [*large, prompt("small", loss_mask=[0, 1, 1])])
+    queue = extracting.make()
+    extracting.captures.room = 4
+    assert send(queue, 100.0) is None, "not all of many at a time"
+    attempt = send(queue, 100.0)
+    assert attempt is not None and attempt.entry.sample_id == "small"
+    assert send(queue, 100.0) is None and not queue.exhausted and queue.next_due() == 100.0 + PUT_OFF_S
+    extracting.captures.room = 1000
+    assert send(queue, 101.0) is None
+    sent = [send(queue, 100.0 + PUT_OFF_S) for _ in range(5)]
+    assert [each and each.entry.sample_id for each in sent] == [f"l{number}" for number in range(5)]
+    assert not extracting.folder.failures.exists(), "nobody failed"
 
 
 def test_a_cut_to_what_a_server_takes_holds_for_passes_alone(tmp_path: Path) -> None:

@@ -61,6 +61,15 @@ def test_a_look_ahead_leaves_suspects_out_where_they_may_not_go() -> None:
     assert not queue.exhausted
 
 
+def test_what_is_put_off_lets_others_go_first() -> None:
+    queue = Queue("a", "b")
+    queue.put_off(True, 5.0, FailureClass.CAPTURE)
+    assert queue.taken(4.0) == ["b"] and queue.waiting == 1 and queue.next_due() == 5.0
+    assert queue.taken(5.0) == ["a"] and queue.sent == 2
+    queue.put_off(True, 5.0, FailureClass.CAPTURE)
+    assert queue.waiting == 0
+
+
 def test_a_halted_queue_has_nothing_due() -> None:
     queue = Queue("a", halted=True)
     queue.retry_at(Entry("b"), 1.0, FailureClass.CAPTURE)
