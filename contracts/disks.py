@@ -70,15 +70,15 @@ def see_what_fills(folders: Iterable[str]) -> str:
     return f"See what fills it: df -h {paths}; du -xhd2 {paths} | sort -h | tail."
 
 
-def full_first(fold: RunFold, now: float) -> FullDisk | None:
+def full_first(fold: RunFold, host: HostSample | None, now: float) -> FullDisk | None:
     """Return the disk of the run or the store that is full first; None when none is known to grow."""
-    return min(full_disks(fold, now), key=lambda each: each.in_s, default=None)
+    return min(full_disks(fold, host, now), key=lambda each: each.in_s, default=None)
 
 
-def full_disks(fold: RunFold, now: float) -> list[FullDisk]:
+def full_disks(fold: RunFold, host: HostSample | None, now: float) -> list[FullDisk]:
     """Return when the disks of the run and the store are full, each by what grows on it; not those with more room than
     a run ever takes."""
-    host, since = fold.telemetry.host, fold.events.session_started_at
+    since = fold.events.session_started_at
     found = []
     for disk in [] if host is None else disks_of(host):
         rate = 0.0
@@ -87,8 +87,8 @@ def full_disks(fold: RunFold, now: float) -> list[FullDisk]:
                 rate += bytes_per_s(dataset.hidden.history, now, since, GROWTH_WINDOW_S) or 0.0
             if RUN in disk.uses:
                 rate += _answers_per_s(dataset, now, since)
-        if disk.free_bytes is not None and rate * FARTHEST_S > disk.free_bytes:
-            found.append(FullDisk(disk, disk.free_bytes / rate))
+        if disk.free_bytes is not None and rate > 0 and rate * FARTHEST_S > disk.free_bytes:
+            found.append(FullDisk(disk, max(disk.free_bytes, 0) / rate))
     return found
 
 

@@ -20,6 +20,7 @@ from contracts.fold.run import RunFold
 from contracts.fold.series import GPU_STEP_S, Gauge, TelemetrySeries
 from contracts.steps import SHORT_S, Steps, rates
 from contracts.work import extracts
+from contracts.worked import idle_spans
 
 HOP_S: Final = 6.0
 """The borders of what is shown move at least so far at once: moving all of it costs bytes."""
@@ -60,6 +61,7 @@ class RunHistory(msgspec.Struct, frozen=True):
     end: float
     """The present; of a run that is over, when the last thing happened."""
     mean: float | None
+    """Of a rate: what came in all of it by the time in which something could."""
     most: float | None
     """Of single readings, where a step holds several."""
     marks: tuple[Mark, ...]
@@ -110,21 +112,24 @@ def run_history(
     values: Sequence[float | None]
     if quantity in (Quantity.TOKENS, Quantity.STORED):
         counted: Callable[[Bucket], float] = (lambda bucket: bucket.bytes / 1e6) if stores else _tokens
-        values = rates(histories, counted, steps, first, series.awake)
+        values, mean = rates(
+            histories, counted, steps, first, series.awake, idle_spans(fold, histories, begin - COARSE_S, end)
+        )
         most = max((value for value in values if value is not None), default=None)
     else:
         gauge, scale = _gauge(series, quantity)
         readings = steps.readings(gauge)
         values = [None if reading is None else reading.mean * scale for reading in readings]
         most = max((reading.most * scale for reading in readings if reading is not None), default=None)
-    known = [value for value in values if value is not None]
+        known = [value for value in values if value is not None]
+        mean = sum(known) / len(known) if known else None
     return RunHistory(
         quantity=quantity,
         begin=begin,
         step_s=step_s,
         values=tuple(values),
         end=end,
-        mean=sum(known) / len(known) if known else None,
+        mean=mean,
         most=most,
         marks=tuple(mark for mark in fold.events.marks.last if begin <= mark.at < begin + points * step_s),
         choices=quantities(fold),

@@ -16,8 +16,8 @@ from contracts.liveness import Liveness, current_heartbeat, heartbeat_age, judge
 from contracts.progress import Progress, overall_progress, work_progress
 from contracts.rates import tokens_per_s
 from contracts.records import Heartbeat
-from contracts.remaining import NO_DAEMON, Remaining, remaining
-from contracts.run_state import can_send, run_state
+from contracts.remaining import Remaining, remaining
+from contracts.run_state import can_send, run_state, why_held
 from contracts.status import (
     DONE_STAGES,
     DaemonStatus,
@@ -28,8 +28,8 @@ from contracts.status import (
     UnreadableLine,
 )
 from contracts.sums import all_known, known_sum, sum_of_known
-from contracts.work import dataset_storings, extracts, generates
-from contracts.work import dataset_work as dataset_work
+from contracts.work import dataset_storings, dataset_work, extracts, generates
+from contracts.worked import session_elapsed_s, session_tokens_per_s, session_worked_s
 
 
 def build_status(
@@ -60,21 +60,24 @@ def build_status(
     works = {name: dataset_work(fold, dataset) for name, dataset in fold.datasets.items()}
     storings = dataset_storings(fold, works)
     times = when_done(fold, works, storings, heartbeat, now)
+    worked = session_worked_s(fold, now, heartbeat is not None)
     datasets = [
-        _dataset(fold, dataset, works[name], storings[name], times.datasets.get(name), heartbeat, now)
+        _dataset(fold, dataset, works[name], storings[name], times.datasets.get(name), heartbeat, now, worked)
         for name, dataset in fold.datasets.items()
     ]
     finished = fold.config is not None and all(dataset.stage in DONE_STAGES for dataset in datasets)
     view = View(fold, liveness, heartbeat, now, age, finished, storings)
     state, reason = run_state(view)
-    totals = _totals(fold, datasets, now, alive)
+    totals = _totals(fold, datasets, worked)
     _set_eta(totals, _total_eta(datasets, times.total))
     if state in (RunState.STALLED, RunState.STOPPED, RunState.PAUSED) or not can_send(view):
         for status in (totals, *datasets):
             if status.eta_s != 0.0:
-                _set_eta(status, unknown(_held(state, reason)))
-    telemetry = fold.telemetry
-    full = full_first(fold, now) if heartbeat else None
+                _set_eta(status, unknown(why_held(view, state, reason)))
+    if finished or state in (RunState.PAUSED, RunState.DRAINING) or not can_send(view):
+        _stand_still(totals, datasets)
+    gpu, server = view.gpu, view.server
+    full = full_first(fold, view.host, now) if heartbeat else None
     whole = RunStatus(
         run=fold.config.run.name if fold.config else fold.run.path.resolve().name,
         path=str(fold.run.path),
@@ -82,16 +85,20 @@ def build_status(
         reason=reason,
         at=now,
         daemon=DaemonStatus(
-            alive=liveness.alive, pid=liveness.pid, since=liveness.since, heartbeat_age_s=_rounded(age)
+            alive=liveness.alive,
+            pid=liveness.pid,
+            since=liveness.since,
+            heartbeat_age_s=_rounded(age),
+            gone_since=view.gone_since,
         ),
         concurrency=heartbeat.concurrency if heartbeat else fold.concurrency,
-        elapsed_s=_elapsed(fold, alive, now),
+        elapsed_s=_rounded(session_elapsed_s(fold, now, alive)),
         totals=totals,
         datasets=datasets,
-        gpus=telemetry.gpu.gpus if alive and telemetry.gpu else None,
-        gpu_state=telemetry.gpu.reason or telemetry.gpu.state if alive and telemetry.gpu else None,
-        servers=telemetry.server.servers if alive and telemetry.server else [],
-        host=telemetry.host if alive else None,
+        gpus=gpu.gpus if gpu else None,
+        gpu_state=gpu.reason or gpu.state if gpu else None,
+        servers=server.servers if server else [],
+        host=view.host,
         alerts=current_alerts(view),
         unreadable=_unreadable(fold),
         oldest_request_s=_rounded(heartbeat.oldest_request_s) if heartbeat else None,
@@ -124,10 +131,12 @@ def _dataset(
     eta: Eta | None,
     heartbeat: Heartbeat | None,
     now: float,
+    worked: float | None,
 ) -> DatasetStatus:
     responses = dataset.responses
     done = len(responses.done)
-    tokens = responses.completion_tokens if responses.known or not done else None
+    generated = _is_answered(dataset)
+    tokens = responses.completion_tokens if generated and (responses.known or not done) else None
     since = fold.events.session_started_at if heartbeat is not None else None
     moving = heartbeat is not None or fold.config is None
     target = None if dataset.pretokenized else work.target_tokens
@@ -147,13 +156,13 @@ def _dataset(
         unknown_counts=responses.unknown,
         duplicates=responses.duplicates,
         incomplete=len(responses.parts),
-        prompt_tokens=responses.prompt_tokens if responses.known or not done else None,
+        prompt_tokens=responses.prompt_tokens if generated and (responses.known or not done) else None,
         completion_tokens=tokens,
         avg_completion_tokens=_rounded(responses.completion_tokens / responses.known) if responses.known else None,
         target_tokens=target,
         overrun_tokens=_overrun(tokens, target),
-        tokens_per_s=_rounded(tokens_per_s(responses.history, now, since)) if moving else None,
-        tokens_per_s_run=_run_speed(fold, [dataset], now, heartbeat is not None),
+        tokens_per_s=_rounded(tokens_per_s(responses.history, now, since)) if moving and generated else None,
+        tokens_per_s_run=_rounded(session_tokens_per_s(fold, [dataset], worked)) if generated else None,
         eta_s=None,
         length_pct=_rounded(100 * lengths / done) if done else None,
         truncated=lengths,
@@ -161,13 +170,18 @@ def _dataset(
         hidden=hidden_status(fold, dataset, storing, heartbeat, now),
     )
     status.stage = _stage(fold, dataset, work, storing, status)
-    if status.stage is DatasetStage.HALTED:
+    if status.stage is DatasetStage.HALTED and generated:
         # What came in its last minute is over, and nothing more is sent until a person says so.
         status.tokens_per_s = 0.0 if status.in_flight == 0 else status.tokens_per_s
     if status.stage in DONE_STAGES:
         eta = DONE
     _set_eta(status, eta or unknown("stopped until a person says so"))
     return status
+
+
+def _is_answered(dataset: DatasetFold) -> bool:
+    """Whether there are answers, or may be: elsewhere tokens and speed are none, rather than none yet."""
+    return not dataset.pretokenized or len(dataset.responses.done) > 0
 
 
 def _overrun(tokens: int | None, target: int | None) -> int | None:
@@ -190,16 +204,12 @@ def _stage(fold: RunFold, dataset: DatasetFold, work: Work, storing: Storing, st
     return DatasetStage.RUNNING if busy else DatasetStage.WAITING
 
 
-def _totals(
-    fold: RunFold,
-    datasets: list[DatasetStatus],
-    now: float,
-    alive: bool,
-) -> DatasetStatus:
+def _totals(fold: RunFold, datasets: list[DatasetStatus], worked: float | None) -> DatasetStatus:
     """Add the data sets up: tokens and speeds as far as they are known, everything else only when all of it is."""
     known = sum(dataset.responses.known for dataset in fold.datasets.values())
     generated = [status for status in datasets if not fold.datasets[status.name].pretokenized]
-    tokens = known_sum([status.completion_tokens for status in datasets])
+    answered = [status for status in datasets if _is_answered(fold.datasets[status.name])]
+    tokens = known_sum([status.completion_tokens for status in answered])
     done = sum(status.done for status in datasets)
     lengths = sum(status.truncated for status in datasets)
     reasons: dict[str, int] = {}
@@ -224,13 +234,15 @@ def _totals(
         unknown_counts=sum(status.unknown_counts for status in datasets),
         duplicates=sum(status.duplicates for status in datasets),
         incomplete=sum(status.incomplete for status in datasets),
-        prompt_tokens=known_sum([status.prompt_tokens for status in datasets]),
+        prompt_tokens=known_sum([status.prompt_tokens for status in answered]),
         completion_tokens=tokens,
         avg_completion_tokens=_rounded(tokens / known) if tokens is not None and known else None,
         target_tokens=all_known(targets) if targets else None,
         overrun_tokens=sum_of_known([status.overrun_tokens for status in generated]),
         tokens_per_s=_rounded(known_sum([status.tokens_per_s for status in generated])),
-        tokens_per_s_run=_run_speed(fold, list(fold.datasets.values()), now, alive),
+        tokens_per_s_run=_rounded(
+            session_tokens_per_s(fold, [fold.datasets[status.name] for status in answered], worked)
+        ),
         eta_s=None,
         length_pct=_rounded(100 * lengths / done) if done else None,
         truncated=lengths,
@@ -253,29 +265,11 @@ def _set_eta(status: DatasetStatus, eta: Eta) -> None:
     status.eta_why = eta.why
 
 
-def _held(state: RunState, reason: str | None) -> str:
-    """Return why nothing comes."""
-    if state is RunState.STOPPED:
-        return NO_DAEMON
-    word = state.value if state in (RunState.STALLED, RunState.PAUSED) else "nothing can be sent"
-    return word if reason is None else f"{word}: {reason}"
-
-
-def _run_speed(fold: RunFold, datasets: list[DatasetFold], now: float, alive: bool) -> float | None:
-    """Return the mean speed of the last session; None when nobody knows how long it was (the daemon was killed)."""
-    started, running = fold.events.session_started_at, fold.events.running_s(now)
-    if started is None or running is None or running < 5.0 or not (alive or fold.events.session_stopped_at):
-        return None
-    return _rounded(sum(dataset.responses.history.tokens(started) for dataset in datasets) / running)
-
-
-def _elapsed(fold: RunFold, alive: bool, now: float) -> float | None:
-    started, stopped = fold.events.session_started_at, fold.events.session_stopped_at
-    if started is None:
-        return None
-    if alive:
-        return _rounded(max(now - started, 0.0))
-    return None if stopped is None else _rounded(max(stopped - started, 0.0))
+def _stand_still(totals: DatasetStatus, datasets: list[DatasetStatus]) -> None:
+    """Where nothing is open and nothing is sent the pace is 0 now; what came in the last minute is over."""
+    if totals.in_flight == 0:
+        for status in (totals, *datasets):
+            status.tokens_per_s = None if status.tokens_per_s is None else 0.0
 
 
 def _unreadable(fold: RunFold) -> list[UnreadableLine]:

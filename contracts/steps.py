@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from contracts.fold.history import COARSE_S, FINE_S, Bucket, History
 from contracts.fold.series import Gauge, Reading
+from contracts.worked import Span, worked_s
 
 SHORT_S: Final = 900.0
 """A span up to this is one in which a person looks for what happened just now."""
@@ -58,14 +59,25 @@ class Steps:
         return found
 
 
+class Rates(NamedTuple):
+    """How much a second came."""
+
+    values: list[float | None]
+    """In each step: the mean over a while that ends with it. None where nothing came because no daemon was there or it
+    paused, before the run began, and for what is to come."""
+    mean: float | None
+    """Over all that is shown: what came by the time in which something could, gaps left out."""
+
+
 def rates(
     histories: Iterable[History],
     counted: Callable[[Bucket], float],
     steps: Steps,
     first: float | None,
     awake: Gauge,
-) -> list[float | None]:
-    """Return how much a second came in each step: the mean over a while that ends with it, gaps left out.
+    idle: Sequence[Span],
+) -> Rates:
+    """Return how much a second came in each step, and in all of them.
 
     Args:
         histories: What was finished when.
@@ -73,32 +85,34 @@ def rates(
         steps: The steps.
         first: When the run began; before there is nothing to know.
         awake: Whether a daemon said that it may send: 1 it may, 0 it pauses, no reading where there was none.
-
-    Returns:
-        None where nothing came because no daemon was there or it paused, before the run began, and for what is to come.
+        idle: When nothing could come, as far as events tell; see `contracts.worked.idle_spans`.
     """
     window = _SMOOTH_S[0] if steps.count * steps.step_s <= SHORT_S else _SMOOTH_S[1]
     back = max(round(window / steps.step_s), 1)
     wider = steps.widened(back)
     sums = _sums(histories, counted, wider)
-    seconds = _seconds(sums, wider, first, awake)
+    seconds = _seconds(sums, wider, first, awake, idle)
     values: list[float | None] = []
     for index in range(back, wider.count):
         spent = sum(seconds[index - back + 1 : index + 1])
         is_known = seconds[index] > 0 and spent >= _LEAST_S
         values.append(sum(sums[index - back + 1 : index + 1]) / spent if is_known else None)
-    return values
+    spent = sum(seconds[back:])
+    return Rates(values, sum(sums[back:]) / spent if spent >= _LEAST_S else None)
 
 
-def _seconds(sums: list[float], steps: Steps, first: float | None, awake: Gauge) -> list[float]:
+def _seconds(sums: list[float], steps: Steps, first: float | None, awake: Gauge, idle: Sequence[Span]) -> list[float]:
     """How long of each step counts: 0 in a gap."""
     seconds = []
     for index, (total, beat) in enumerate(zip(sums, steps.readings(awake), strict=True)):
         start = steps.start(index)
         is_told = awake.oldest is not None and awake.oldest <= start
         is_gap = not total and is_told and (beat is None or beat.mean == 0.0)
-        before = steps.step_s if first is None else max(first - start, 0.0)
-        seconds.append(0.0 if is_gap else max(steps.lasted(index) - before, 0.0))
+        lasted = steps.lasted(index)
+        begin = start + lasted if first is None else max(first, start)
+        spent = 0.0 if is_gap else worked_s(idle, begin, start + lasted)
+        # What came took some time, whatever second it was counted in.
+        seconds.append(max(spent, min(lasted, FINE_S)) if total else spent)
     return seconds
 
 

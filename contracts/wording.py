@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Sequence
 from typing import Final
 
 UNKNOWN: Final = "-"
@@ -26,6 +28,18 @@ def scaled(value: float, units: tuple[str, ...]) -> str:
             return f"{shown:.1f} {unit}"
         shown /= 1000
     return f"{shown:,.1f} {units[-1]}"
+
+
+def clock_time(at: float, now: float) -> str:
+    """Return local time ``03:02:11``, with month and day before it where that is not today: ``11-30 03:02:11``."""
+    then, today = time.localtime(at), time.localtime(now)
+    return time.strftime("%H:%M:%S" if then[:3] == today[:3] else "%m-%d %H:%M:%S", then)
+
+
+def listed(things: Sequence[str]) -> str:
+    """Return things as a sentence names them: ``host``, ``host and GPUs``, ``host, servers and GPUs``."""
+    *rest, last = things
+    return f"{', '.join(rest)} and {last}" if rest else last
 
 
 def counted(count: int | None, noun: str, many: str | None = None) -> str:

@@ -28,7 +28,8 @@ class Requeueing:
     def requeue(self, record: Requeue, dataset: str | None, queues: list[WorkQueue[Any]]) -> Requeued:
         """Carry the wish out and record it where it comes to anything; return what that is.
 
-        Refused lines are no matter of trying again: they are checked anew at each start.
+        Refused lines are no matter of trying again: they are checked anew at each start. What a wish can help is the
+        fold's to say (`contracts.fold.failures.is_put_back`): what it does not clear counts as it did.
 
         Args:
             record: What is to be tried again.
@@ -40,7 +41,7 @@ class Requeueing:
         total = Requeued()
         for name, fold in self._fold.datasets.items():
             if dataset in (None, name):
-                told = requeued(fold, record)
+                told = requeued(fold, record, running=True)
                 done = sum((_requeue(queue, record) for queue in queues if queue.name == name), Requeued())
                 # A queue that is still reading its files does not hold all that they say.
                 found = done or told

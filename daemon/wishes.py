@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import msgspec
 
 from contracts.commands import DEFAULT, Retry, Set
 from contracts.fold.dataset import DatasetFold
+from contracts.fold.failures import is_put_back
 from contracts.fold.run import RunFold
 from contracts.records import HALTING, FailureClass, Requeue, Stage
 from contracts.sample_id import SampleId, sample_key
@@ -93,7 +95,7 @@ def overrides(fold: RunFold) -> list[str]:
     if events.concurrency not in (None, configured):
         said.append(
             f"run.toml says concurrency {configured}, `set` of {_day(events.concurrency_set_at)} holds: "
-            f"{events.concurrency}; back to run.toml with: eagle3 set --concurrency {DEFAULT}"
+            f"{events.concurrency}; back to run.toml with: eagle3 set {fold.run.quoted} --concurrency {DEFAULT}"
         )
     for dataset in fold.config.datasets:
         target, wanted = fold.config.target_of(dataset), events.targets.get(dataset.name)
@@ -101,7 +103,7 @@ def overrides(fold: RunFold) -> list[str]:
             said.append(
                 f"run.toml says {_tokens(target)} for {dataset.name}, `set` of "
                 f"{_day(events.targets_set_at[dataset.name])} holds: {wanted:,}; back to run.toml with: "
-                f"eagle3 set --target {dataset.name}={DEFAULT}"
+                f"eagle3 set {fold.run.quoted} --target {shlex.quote(dataset.name)}={DEFAULT}"
             )
     return said
 
@@ -130,16 +132,37 @@ def retry_refusal(fold: RunFold, command: Retry, knows: Callable[[str | None, Sa
     return None
 
 
-def nothing_to_retry(command: Retry) -> str:
+def nothing_to_retry(fold: RunFold, command: Retry) -> str:
     """Return what a `Retry` is answered that comes to nothing; nothing is recorded then."""
+    left_out = _left_out(fold, command.dataset)
     if command.error is FailureClass.INVALID_INPUT:
         return (
-            "nothing to retry: refused prompts are checked anew at each start; samples left out of the store are tried "
-            "again when that is asked for while no daemon runs"
+            "nothing to retry: refused prompts are checked anew at each start; samples too long for the store are "
+            f"tried again when that is asked for while no daemon runs{left_out}"
+        )
+    if command.sample_id is not None:
+        return (
+            f"nothing to retry: sample {command.sample_id!r} is not given up, or left out of the store; what a mended "
+            "file or run.toml changes of that is seen when it is asked for while no daemon runs"
         )
     where = "" if command.dataset is None else f" of {command.dataset}"
     how = "" if command.error is None else f" after {command.error}"
-    return f"nothing to retry: no sample{where} is given up{how}; what failed otherwise is tried again by itself"
+    return (
+        f"nothing to retry: no sample{where} is given up{how}; what failed otherwise is tried again by itself{left_out}"
+    )
+
+
+def _left_out(fold: RunFold, dataset: str | None) -> str:
+    """Say what is left out of the store and why a retry of all does nothing for that; empty where nothing is."""
+    tallies = [each.extract_tally for name, each in fold.datasets.items() if dataset in (None, name)]
+    unteachable = sum(tally.unteachable for tally in tallies)
+    too_long = sum(tally.skipped for tally in tallies) - unteachable
+    said = ""
+    if too_long:
+        said += f"; {counted(too_long, 'sample is', 'samples are')} too long for the store: raise max_tokens first"
+    if unteachable:
+        said += f"; {counted(unteachable, 'sample has', 'samples have')} nothing to learn from, which no retry changes"
+    return said
 
 
 def has_failed(fold: RunFold, dataset: str | None, sample: SampleId) -> bool:
@@ -153,11 +176,20 @@ def has_failed(fold: RunFold, dataset: str | None, sample: SampleId) -> bool:
     )
 
 
-def requeued(dataset: DatasetFold, record: Requeue) -> Requeued:
-    """Return what a requeue does to one data set, as the files say."""
+def requeued(dataset: DatasetFold, record: Requeue, *, running: bool = False) -> Requeued:
+    """Return what a requeue does to one data set, as the files say.
+
+    Args:
+        dataset: Its fold.
+        record: The wish.
+        running: A daemon is at work: what it refuses it goes on to refuse, it read prompts and limits at its start.
+    """
     wanted = None if record.sample_id is None else sample_key(record.sample_id)
     given_up = [*dataset.given_up(), *dataset.extract_given_up_samples()]
-    again = sum(record.error in (None, failure.error) and wanted in (None, key) for key, failure in given_up)
+    again = sum(
+        is_put_back(key, failure, record, wanted) and not (running and failure.error is FailureClass.INVALID_INPUT)
+        for key, failure in given_up
+    )
     if dataset.failures.extract_halted is not None and _ends_halt(record, Stage.EXTRACT):
         return Requeued(again, {dataset.name: None})
     if dataset.failures.halted is None or not _ends_halt(record, Stage.GENERATE):

@@ -6,7 +6,7 @@ Each alert has a code, a threshold in ``[alerts]`` of run.toml, and goes away wh
 from __future__ import annotations
 
 from contracts.alerts.datasets import DATASET_RULES
-from contracts.alerts.run import RUN_RULES, stalled_for_s, unreadable_files
+from contracts.alerts.run import RUN_RULES, daemon_gone, stalled_for_s, unreadable_files
 from contracts.alerts.shares import share_alerts
 from contracts.alerts.store import STORE_RULES, extraction_stalled_for_s
 from contracts.alerts.stored import STORED_RULES
@@ -20,7 +20,7 @@ __all__ = ["View", "current_alerts", "extraction_stalled_for_s", "stalled_for_s"
 
 def current_alerts(view: View) -> list[AlertStatus]:
     """Return every alert that holds now; the worst first, then by code and data set."""
-    found = [*unreadable_files(view), *share_alerts(view)]
+    found = [*unreadable_files(view), *daemon_gone(view), *share_alerts(view)]
     for dataset in view.fold.datasets.values():
         for rule in (*DATASET_RULES, *STORED_RULES):
             found += rule(view, dataset)
@@ -29,6 +29,6 @@ def current_alerts(view: View) -> list[AlertStatus]:
             found += watch(view)
     opened = view.fold.events.open_alerts
     for alert in found:
-        alert.since = opened.get(alert_key(alert.code, alert.dataset))
+        alert.since = opened.get(alert_key(alert.code, alert.dataset), alert.since)
     order = list(Severity)[::-1]
     return sorted(found, key=lambda alert: (order.index(alert.severity), alert.code, alert.dataset or ""))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Final
 
 from contracts.alerts.view import View, make_alert
 from contracts.fold.dataset import DatasetFold
-from contracts.records import Severity
+from contracts.records import FailureClass, Severity
 from contracts.run_dir import FAILURES, HIDDEN_STATES, PROMPTS, RESPONSES
 from contracts.status import AlertStatus
 from contracts.wording import counted
@@ -72,7 +73,7 @@ def _halted(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
             "dataset_halted",
             Severity.CRITICAL,
             f"stopped, the server's answers do not hold what was agreed: {dataset.failures.halted}",
-            f"Check the server (eagle3 check), then: eagle3 retry --dataset {dataset.name} --error contract_drift",
+            f"Check the server (eagle3 check {view.run}), then: {view.retry(dataset, FailureClass.CONTRACT_DRIFT)}",
             dataset,
         )
 
@@ -86,7 +87,7 @@ def _quarantined(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
             Severity.WARNING,
             f"{counted(len(held), 'sample is', 'samples are')} given up after the last attempt; newest: "
             f"{last.error}: {last.message}",
-            f"Try them again with: eagle3 retry --dataset {dataset.name}",
+            f"Try them again with: {view.retry(dataset)}",
             dataset,
         )
 
@@ -116,7 +117,8 @@ def _prompts_refused(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
         f"{len(refused):,} of {counted(usable + len(refused), 'prompt')} cannot be used"
         + ("" if usable else ", so nothing of it is sent")
         + f"; the first: {refused[0].removeprefix(f'{dataset.name}: ')}",
-        "See all with: eagle3 check. Often [sampling] max_new_tokens leaves no room for the prompt in the context.",
+        f"See all with: eagle3 check {view.run}. Often [sampling] max_new_tokens leaves no room for the prompt in the "
+        "context.",
         dataset,
     )
 
@@ -131,7 +133,8 @@ def _target_short(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
             "target_short",
             Severity.WARNING,
             f"its prompts are used up at {tokens:,} of {target:,} completion tokens ({100 * tokens / target:.0f} %)",
-            "Give it more prompts, a longer max_new_tokens in a new run, or a lower target (eagle3 set).",
+            "Give it more prompts, a longer max_new_tokens in a new run, or a lower target: eagle3 set "
+            f"{view.run} --target {shlex.quote(dataset.name)}=TOKENS.",
             dataset,
         )
 

@@ -10,7 +10,7 @@ from contracts.disks import RUN, STORE, disk_words, disks_of, folder_on, see_wha
 from contracts.rates import tokens_per_s
 from contracts.records import DiskReading, GpuSample, HostSample, ServerSample, Severity
 from contracts.status import AlertStatus
-from contracts.wording import counted, human_bytes
+from contracts.wording import clock_time, counted, human_bytes, listed
 
 RAMP_UP_S: Final = 300.0
 """So long after a start or a pause nothing is called slow."""
@@ -22,7 +22,9 @@ def unreadable_files(view: View) -> Iterator[AlertStatus]:
     found, advice = [], []
     if places.count:
         found.append(f"{counted(places.count, 'line')} of events.jsonl, the first is line {places.first[0].line}")
-        advice.append("Targets, concurrency or pauses that they held are lost: check them with eagle3 status.")
+        advice.append(
+            f"Targets, concurrency or pauses that they held are lost: check them with eagle3 status {view.run}."
+        )
     garbled = view.fold.telemetry.garbled()
     found += [
         f"the last {'line' if each.count == 1 else f'{each.count} lines'} of telemetry/{each.path.name} "
@@ -35,6 +37,21 @@ def unreadable_files(view: View) -> Iterator[AlertStatus]:
         yield make_alert(
             "unreadable_lines", Severity.WARNING, f"fit no known shape: {'; '.join(found)}", " ".join(advice)
         )
+
+
+def daemon_gone(view: View) -> Iterator[AlertStatus]:
+    """Yield an alert when work is left and the daemon ended without saying so."""
+    since = view.gone_since
+    if since is not None and not view.finished:
+        alert = make_alert(
+            "daemon_gone",
+            Severity.CRITICAL,
+            f"the daemon is gone without a word; last heard of {clock_time(since, view.now)}",
+            f"Killed, out of memory (dmesg), power? See daemon.log. Go on with: eagle3 start {view.run}; only what was "
+            "in flight is repeated.",
+        )
+        alert.since = since
+        yield alert
 
 
 def _no_progress(view: View) -> Iterator[AlertStatus]:
@@ -93,30 +110,35 @@ def _heartbeat_stale(view: View) -> Iterator[AlertStatus]:
             "heartbeat_stale",
             Severity.CRITICAL,
             f"the daemon is there but has not said anything for {age:.0f} s",
-            "It hangs, or its disk does: see daemon.log, try eagle3 stop. If that gets no answer: kill -9 "
-            f"{view.liveness.pid or 'its pid'}, then eagle3 start; only what is in flight is repeated.",
+            f"It hangs, or its disk does: see daemon.log, try eagle3 stop {view.run}. If that gets no answer: kill -9 "
+            f"{view.liveness.pid or 'its pid'}, then eagle3 start {view.run}; only what is in flight is repeated.",
         )
 
 
 def _telemetry_stale(view: View) -> Iterator[AlertStatus]:
-    heartbeat, telemetry, started = view.heartbeat, view.fold.telemetry, view.fold.events.session_started_at
+    heartbeat, started = view.heartbeat, view.fold.events.session_started_at
     if heartbeat is None or view.fold.config is None:
         return
     samples: list[tuple[str, GpuSample | HostSample | ServerSample | None]]
-    samples = [("host", telemetry.host), ("servers", telemetry.server)]
+    samples = [("host", view.host), ("servers", view.server)]
     if view.fold.config.telemetry.gpus:
-        samples.append(("GPUs", telemetry.gpu))
+        samples.append(("GPUs", view.gpu))
+    missing, old = [], []
     for what, sample in samples:
-        # Of this session: right after a start the newest sample is one of the daemon before.
-        times = [at for at in (started, None if sample is None else sample.at) if at is not None]
-        age = heartbeat.at - max(times) if times else 0.0
-        if age >= view.limits.telemetry_stale_s:
-            yield make_alert(
-                "telemetry_stale",
-                Severity.WARNING,
-                f"the readings of {what} are {age:.0f} s old: what is shown of them is not the present",
-                "The driver or server behind them hangs; see daemon.log.",
-            )
+        since = started if sample is None else sample.at
+        age = 0.0 if since is None else heartbeat.at - since
+        if age < view.limits.telemetry_stale_s:
+            continue
+        if sample is None:
+            missing.append(what)
+        else:
+            old.append(f"{what} ({age:.0f} s)")
+    said = [f"no readings of {listed(missing)} since the start"] if missing else []
+    if old:
+        said.append(f"the readings of {listed(old)} are old: what is shown of them is not the present")
+    if said:
+        advice = "The driver or server behind them hangs; see daemon.log."
+        yield make_alert("telemetry_stale", Severity.WARNING, "; ".join(said), advice)
 
 
 def _slow_requests(view: View) -> Iterator[AlertStatus]:
@@ -136,33 +158,36 @@ def _slow_requests(view: View) -> Iterator[AlertStatus]:
 
 
 def _server_down(view: View) -> Iterator[AlertStatus]:
-    found = _servers_in(view, "down", "do not answer")
+    found = _servers_in(view, "down", "does not answer", "do not answer")
     if found is not None:
         yield make_alert("server_down", *found, "Start it again; its work waits and goes on by itself.")
 
 
 def _server_refused(view: View) -> Iterator[AlertStatus]:
-    found = _servers_in(view, "refused", "answer, but not as agreed, and get no work")
+    found = _servers_in(
+        view, "refused", "answers, but not as agreed, and gets no work", "answer, but not as agreed, and get no work"
+    )
     if found is not None:
-        advice = "Look at it with eagle3 check. A server that comes right is used again by itself."
+        advice = f"Look at it with eagle3 check {view.run}. A server that comes right is used again by itself."
         yield make_alert("server_refused", *found, advice)
 
 
-def _servers_in(view: View, state: str, words: str) -> tuple[Severity, str] | None:
-    """Return how bad it is, and which servers are in a state, when any is."""
-    sample = view.fold.telemetry.server
+def _servers_in(view: View, state: str, one: str, many: str) -> tuple[Severity, str] | None:
+    """Return how bad it is, and which servers are in a state, when any is; ``one`` and ``many`` say so of them."""
+    sample = view.server
     servers = [] if sample is None else sample.servers
     those = [server for server in servers if server.state == state]
     if not those:
         return None
     named = "; ".join(f"{server.url} ({server.reason})" for server in those[:4])
     severity = Severity.CRITICAL if len(those) == len(servers) else Severity.WARNING
-    return severity, f"{len(those)} of {len(servers)} servers {words}: {named}"
+    who = "the server" if len(servers) == 1 else f"{len(those)} of {len(servers)} servers"
+    return severity, f"{who} {one if len(those) == 1 else many}: {named}"
 
 
 def _disk(view: View) -> Iterator[AlertStatus]:
     """Judge each disk that is meant to keep what is written there; dumps have a budget of their own."""
-    host, least = view.fold.telemetry.host, view.limits.disk_free_min_gb * 1e9
+    host, least = view.host, view.limits.disk_free_min_gb * 1e9
     disks = [] if host is None else [disk for disk in disks_of(host) if RUN in disk.uses or STORE in disk.uses]
     short = [disk for disk in disks if disk.free_bytes is not None and disk.free_bytes < least]
     if not short:

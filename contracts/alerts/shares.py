@@ -21,12 +21,14 @@ TOGETHER: Final = 3
 _NAMED: Final = 12
 """So many data sets are named in one alert."""
 
+_RUN: Final = "{run}"
+"""In advice: the run."""
 
 _SHARES: Final = (
     ("length_share", "lengths", "length_share_pct", "answers", "ended by length",
      "Raise [sampling] max_new_tokens, or accept cut answers and raise [alerts] length_share_pct."),
     ("failure_share", "failures", "failure_share_pct", "attempts", "failed",
-     "See why: eagle3 events, and failures.jsonl of the data set."),
+     "See why: eagle3 events {run}, and failures.jsonl of the data set."),
     ("abort_share", "aborts", "abort_share_pct", "attempts", "were aborted by the server",
      "See the server's log: it may be out of KV memory, or somebody aborts requests."),
     ("think_end_missing", "think_missing", "think_end_missing_pct", "answers", "never closed their thinking part",
@@ -36,7 +38,7 @@ _SHARES: Final = (
     ("dump_budget", "no_room", "no_room_pct", "captures", "were given up for want of room in the dump folder",
      "Each needs a second pass. Give it more room ([extract] dump_budget_gb, dump_dir) or lower the concurrency."),
 )  # fmt: skip
-"""Code, what of a `Bucket` is counted, its limit in ``[alerts]``, of what it is a share, words, advice."""
+"""Code, what of a `Bucket` is counted, its limit in ``[alerts]``, of what it is a share, words, advice with `_RUN`."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ def share_alerts(view: View) -> Iterator[AlertStatus]:
     """Yield the alerts of all data sets: one for each, or one for all when many have the same."""
     answers = {name: _recent(view, dataset) for name, dataset in view.fold.datasets.items()}
     captures = {name: _recent_captures(view, dataset) for name, dataset in view.fold.datasets.items()}
-    for code, counted, limit_key, things, words, advice in _SHARES:
+    for code, counted, limit_key, things, words, said in _SHARES:
+        advice = said.replace(_RUN, view.run)
         limit: float = getattr(view.limits, limit_key)
         shares = []
         for name, bucket in (captures if things == "captures" else answers).items():

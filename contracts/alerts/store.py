@@ -20,6 +20,7 @@ FULL_PCT: Final = 90.0
 """From this share of its budget on the dump folder is nearly full."""
 FULL_FOR_S: Final = 120.0
 """That it is so is worth a word only when nothing was stored for so long: full and flowing is full use."""
+MINUTE_S: Final = 60.0
 HOUR_S: Final = 3600.0
 
 
@@ -29,7 +30,9 @@ def _store_trouble(view: View) -> Iterator[AlertStatus]:
         return
     goes_on = "it goes on by itself."
     if view.heartbeat.state == "draining":
-        goes_on = "the drain ends once they are stored. `eagle3 stop` ends now and leaves them to the next start."
+        goes_on = (
+            f"the drain ends once they are stored. `eagle3 stop {view.run}` ends now and leaves them to the next start."
+        )
     yield make_alert(
         "store_trouble",
         Severity.CRITICAL,
@@ -61,7 +64,7 @@ def _store_disk(view: View) -> Iterator[AlertStatus]:
     """Compare what is still to be stored with what is free; that nobody knows it says nothing."""
     if not extracts(view.fold) or view.finished:
         return
-    full = next((each for each in full_disks(view.fold, view.now) if STORE in each.disk.uses), None)
+    full = next((each for each in full_disks(view.fold, view.host, view.now) if STORE in each.disk.uses), None)
     if full is None or full.disk.free_bytes is None:
         return
     left = [bytes_to_store(storing) for storing in view.storings.values()]
@@ -139,7 +142,9 @@ def _waited_at(datasets: list[DatasetFold], storings: list[Storing], at: float) 
 
 
 def _span(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds < HOUR_S else f"{seconds / HOUR_S:.1f} h"
+    if seconds < MINUTE_S:
+        return "less than a minute"
+    return f"{seconds / MINUTE_S:.0f} min" if seconds < HOUR_S else f"{seconds / HOUR_S:.1f} h"
 
 
 STORE_RULES: Final = (_store_trouble, _dump_full, _store_disk, _no_extract_progress)

@@ -7,7 +7,7 @@ from typing import Final
 
 from contracts.alerts.view import View, make_alert
 from contracts.fold.dataset import DatasetFold
-from contracts.records import Severity
+from contracts.records import FailureClass, Severity
 from contracts.status import AlertStatus
 from contracts.wording import counted
 from contracts.work import extracts, generates
@@ -20,8 +20,8 @@ def _extract_halted(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
             Severity.CRITICAL,
             f"its hidden states are no longer taken, they are wrong in the same way each time: "
             f"{dataset.failures.extract_halted}",
-            "Start the server with the command that eagle3 server-args prints (layers, norm, no prefix cache), or "
-            f"correct [extract], then: eagle3 retry --dataset {dataset.name} --error capture",
+            f"Start the server with the command that eagle3 server-args {view.run} prints (layers, norm, no prefix "
+            f"cache), or correct [extract], then: {view.retry(dataset, FailureClass.CAPTURE)}",
             dataset,
         )
 
@@ -35,31 +35,53 @@ def _given_up(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
             Severity.WARNING,
             f"the hidden states of {counted(len(held), 'sample')} are given up; newest: {last.check or last.error}: "
             f"{last.message}",
-            _again(view, dataset.name, {str(failure.error) for failure in held}),
+            _again(view, dataset, {failure.error for failure in held}),
             dataset,
         )
 
 
-def _again(view: View, dataset: str, classes: set[str]) -> str:
+def _again(view: View, dataset: DatasetFold, classes: set[FailureClass]) -> str:
     """Say how samples that were given up are tried again."""
-    run = view.fold.run.path
-    commands = [f"eagle3 retry {run} --dataset {dataset} --error {each}" for each in sorted(classes)]
+    commands = [view.retry(dataset, each) for each in sorted(classes - {FailureClass.INVALID_INPUT})]
+    if FailureClass.INVALID_INPUT in classes:
+        commands.append(f"(with the daemon ended) {view.retry(dataset, FailureClass.INVALID_INPUT)}")
     return f"When the cause is mended, try them again: {' and '.join(commands)}"
 
 
 def _skipped(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
-    skipped = dataset.extract_tally.skipped
+    skipped, nothing = dataset.extract_tally.skipped, dataset.extract_tally.unteachable
+    too_long = skipped - nothing
     of, limit = dataset.extract_settled, view.limits.skipped_share_pct
     if of >= view.limits.min_samples and skipped * 100 > limit * of:
         yield make_alert(
             "skipped_share",
             Severity.WARNING,
-            f"{skipped:,} of {counted(of, 'sample')} ({100 * skipped / of:.1f} %) are left out of the store: too long, "
-            f"or nothing in them to learn from; limit {limit:g} %",
-            "failures.jsonl names them. Raise max_tokens of [extract] or of the data set, or cut such samples: "
-            f'over_long = "truncate". Then, with the daemon ended: eagle3 retry {view.fold.run.path} --error '
-            "invalid_input, and start it again.",
+            f"{skipped:,} of {counted(of, 'sample')} ({100 * skipped / of:.1f} %) are left out of the store: "
+            f"{' and '.join(_why_skipped(too_long, nothing))}; limit {limit:g} %",
+            " ".join(["failures.jsonl names them.", *_for_skipped(view, dataset, too_long, nothing)]),
             dataset,
+        )
+
+
+def _why_skipped(too_long: int, nothing: int) -> Iterator[str]:
+    if too_long:
+        yield f"{too_long:,} too long"
+    if nothing:
+        yield f"{nothing:,} with nothing to learn from (an answer of one token, or a loss mask of zeros)"
+
+
+def _for_skipped(view: View, dataset: DatasetFold, too_long: int, nothing: int) -> Iterator[str]:
+    """Say what helps against each of the two."""
+    if too_long:
+        yield (
+            "Too long: raise max_tokens of [extract] or of the data set, or cut such samples: "
+            'over_long = "truncate". Then, with the daemon ended: '
+            f"{view.retry(dataset, FailureClass.INVALID_INPUT)}, and start it again."
+        )
+    if nothing:
+        yield (
+            "Nothing to learn from: no retry changes that. Look at some of them with eagle3 show: does the model end "
+            "at once (chat template, stop tokens), do the masks fit? More prompts make up for them."
         )
 
 
@@ -72,7 +94,8 @@ def _mixed(view: View, dataset: DatasetFold) -> Iterator[AlertStatus]:
             Severity.CRITICAL,
             f"{counted(len(odd), 'stored sample contradicts', 'stored samples contradict')} the others; "
             f"the first is line {first.line} of hidden_states.jsonl: {first.why}",
-            "Do not train on this store. eagle3 verify says which samples, and with --repair has them made again.",
+            f"Do not train on this store. eagle3 verify {view.run} says which samples, and with --repair has them made "
+            "again.",
             dataset,
         )
 

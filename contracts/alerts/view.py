@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
+from typing import TypeVar
 
 from contracts.eta import Storing
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.run import RunFold
 from contracts.liveness import Liveness
-from contracts.records import Heartbeat, Severity
+from contracts.records import FailureClass, GpuSample, Heartbeat, HostSample, ServerSample, Severity
 from contracts.run_config import Alerts
 from contracts.status import AlertStatus
+
+Sample = TypeVar("Sample", GpuSample, HostSample, ServerSample)
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,52 @@ class View:
     def limits(self) -> Alerts:
         """Thresholds."""
         return self.fold.config.alerts if self.fold.config else Alerts()
+
+    @property
+    def run(self) -> str:
+        """The run as advice names it in a command."""
+        return self.fold.run.quoted
+
+    def retry(self, dataset: DatasetFold, error: FailureClass | None = None) -> str:
+        """The command by which samples of a data set are tried again."""
+        command = f"eagle3 retry {self.run} --dataset {shlex.quote(dataset.name)}"
+        return command if error is None else f"{command} --error {error}"
+
+    @property
+    def started_at(self) -> float | None:
+        """When the living daemon started; its lock is older than its first event."""
+        return self.liveness.since if self.liveness.since is not None else self.fold.events.session_started_at
+
+    @property
+    def gone_since(self) -> float | None:
+        """When a daemon that is gone without having said its end was last heard of; None: none is."""
+        events, beat = self.fold.events, self.fold.telemetry.heartbeat
+        started = events.session_started_at
+        if self.liveness.alive is not False or started is None or events.session_stopped_at is not None:
+            return None
+        return started if beat is None else max(beat.at, started)
+
+    @property
+    def gpu(self) -> GpuSample | None:
+        """The newest readings of GPUs, where they are the living daemon's."""
+        return self._own(self.fold.telemetry.gpu)
+
+    @property
+    def host(self) -> HostSample | None:
+        """The same of the host."""
+        return self._own(self.fold.telemetry.host)
+
+    @property
+    def server(self) -> ServerSample | None:
+        """The same of the servers."""
+        return self._own(self.fold.telemetry.server)
+
+    def _own(self, sample: Sample | None) -> Sample | None:
+        """What a daemon before this one measured is not the present; without a daemon there is none."""
+        if sample is None or not self.liveness.alive:
+            return None
+        starts = (self.liveness.since, self.fold.events.session_started_at)
+        return None if any(at is not None and sample.at < at for at in starts) else sample
 
     @property
     def open_requests(self) -> int:

@@ -9,12 +9,11 @@ from contracts.eta.storing import (
     Storing,
     bytes_to_store,
     is_stored,
-    longer,
     samples_to_store,
     storing_eta,
     tokens_to_store,
 )
-from contracts.eta.work import Work, answers_to_come, eta_s, is_finished, remaining_tokens
+from contracts.eta.work import Work, answers_to_come, is_finished, remaining_tokens
 
 __all__ = [
     "DONE",
@@ -26,12 +25,10 @@ __all__ = [
     "Work",
     "answers_to_come",
     "bytes_to_store",
-    "eta_s",
     "forecast",
     "is_finished",
     "is_stored",
     "later",
-    "longer",
     "remaining_tokens",
     "samples_to_store",
     "storing_eta",

@@ -19,6 +19,7 @@ from contracts.eta.speed import Measured, measure
 from contracts.eta.survival import Ages
 from contracts.eta.tail import Ending, tail_of
 from contracts.eta.work import is_finished
+from contracts.fold.pace import STRETCH_S
 
 LEAST_ANSWERS: Final = 5
 LEAST_S: Final = 10.0
@@ -77,10 +78,11 @@ def forecast(parts: Sequence[Part], conditions: Conditions, now: float) -> Forec
         return Forecast(why, tuple(why if index in unfinished else DONE for index in range(len(parts))))
 
     measured = measure((part.pace for part in parts), conditions.since, conditions.moving_since)
-    if measured.responses < LEAST_ANSWERS:
-        return missing(unknown(f"{measured.responses} answers since the start are too few to tell"))
-    if now - conditions.since < LEAST_S:
+    # The stretch in which the session began is not measured: a count would not be the one that a person makes.
+    if now - conditions.since < LEAST_S + (STRETCH_S if measured.responses < LEAST_ANSWERS else 0):
         return missing(unknown("it has only begun"))
+    if measured.responses < LEAST_ANSWERS:
+        return missing(unknown("too few answers since the start"))
     speed = measured.request_speed() or measured.counted_speed(now, conditions.concurrency)
     if speed is None:
         return missing(unknown("nothing is known of the speed"))

@@ -75,8 +75,3 @@ def storing_eta(tokens: float | None, rate: float | None, stored: int) -> Eta:
     point = tokens / rate
     spread = math.exp(_ONE_SIDE * math.hypot(_FLOOR, 1 / math.sqrt(max(stored, 1))))
     return Eta(point, point / spread, point * spread)
-
-
-def longer(one: float | None, other: float | None) -> float | None:
-    """Return the longer of two times in which work is done side by side; None when either is unknown."""
-    return None if one is None or other is None else max(one, other)

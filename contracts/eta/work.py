@@ -43,17 +43,6 @@ def remaining_tokens(work: Work) -> float | None:
     return from_prompts if to_target is None else min(to_target, from_prompts)
 
 
-def eta_s(remaining: float | None, rate: float | None) -> float | None:
-    """Return the seconds that the remaining tokens take at a rate, or None when either is unknown or nothing moves."""
-    if remaining is None:
-        return None
-    if remaining <= 0:
-        return 0.0
-    if not rate:
-        return None
-    return remaining / rate
-
-
 def answers_to_come(work: Work, mean_tokens: float | None) -> float | None:
     """Return how many answers are still to come.
 

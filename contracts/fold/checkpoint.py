@@ -19,7 +19,7 @@ from contracts.fold.dataset import PARTS, DatasetFold, DatasetState
 from contracts.fold.slices import Piece, encode, encoded, map_head, pieces
 from contracts.journal.tail import Position
 
-VERSION: Final = 7
+VERSION: Final = 8
 """Raised whenever any fold counts differently than before."""
 
 _SAMPLES: Final = 16

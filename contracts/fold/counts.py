@@ -13,7 +13,7 @@ from contracts.fold.failures import FailureFold, SampleFailure
 from contracts.fold.hidden import HiddenFold
 from contracts.fold.prompts import PromptFold
 from contracts.fold.responses import ResponseFold
-from contracts.records import NextStep
+from contracts.records import CaptureCheck, NextStep
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,12 @@ class ExtractTally:
     """What became of samples that are not stored though somebody tried."""
 
     failed: int = 0
-    """Whose last capture failed; given-up ones included, those left out for their length not."""
+    """Whose last capture failed; given-up ones included, those left out by a rule not."""
     given_up: int = 0
     skipped: int = 0
-    """Left out because they are too long."""
+    """Left out by a rule: too long, or nothing in them to learn from."""
+    unteachable: int = 0
+    """Those of the skipped ones in which there is nothing to learn from: no retry helps them."""
 
 
 class Counts:
@@ -93,7 +95,8 @@ class Counts:
         failures, stored, retry = self._failures.extract, self._hidden.stored, NextStep.RETRY
         # There may be one for each sample (a small dump folder), nearly all to be tried again: look closely at few.
         ended = [key for key, failure in failures.items() if failure.next is not retry and key not in stored]
-        skipped = sum(failures[key].is_skipped for key in ended)
+        left_out = [failures[key].check for key in ended if failures[key].is_skipped]
+        skipped = len(left_out)
         given_up = sum(failures[key].is_final for key in ended) - skipped
         failed = len(failures.keys() - stored.keys()) - skipped
-        return ExtractTally(failed, given_up, skipped)
+        return ExtractTally(failed, given_up, skipped, left_out.count(CaptureCheck.NOTHING_TO_LEARN))

@@ -14,6 +14,8 @@ from contracts.fold.places import Places
 from contracts.records import Event
 
 KEPT: Final = 500
+SPANS_KEPT: Final = 1000
+"""Pauses, and times without a daemon."""
 
 STARTED: Final = "daemon.started"
 STOPPED: Final = "daemon.stopped"
@@ -55,8 +57,10 @@ class EventFold:
         self.session_started_at: float | None = None
         """Start of the newest daemon."""
         self.session_stopped_at: float | None = None
-        self.paused_s = 0.0
-        """Seconds of pauses that ended, in this session."""
+        self.pauses: deque[tuple[float, float]] = deque(maxlen=SPANS_KEPT)
+        """Begin and end of the last pauses that ended, of all sessions."""
+        self.absences: deque[tuple[float, float]] = deque(maxlen=SPANS_KEPT)
+        """From the end of a daemon that said so to the start of the next."""
         self.paused_at: float | None = None
         self.resumed_at: float | None = None
         """End of the last pause, in this session."""
@@ -93,18 +97,22 @@ class EventFold:
             if self.first_started_at is not None:
                 self.marks.restarted(event)
             self.first_started_at = event.at if self.first_started_at is None else self.first_started_at
+            self._end_pause(event.at)
+            if self.session_stopped_at is not None:
+                self.absences.append((self.session_stopped_at, event.at))
             self.session_started_at, self.session_stopped_at = event.at, None
-            self.paused_s, self.paused_at, self.resumed_at = 0.0, None, None
+            self.resumed_at = None
             self.open_alerts.clear()
             self.prompts_failed.clear()
         elif event.kind == STOPPED:
+            self._end_pause(event.at)
             self.session_stopped_at = event.at
         elif event.kind == PAUSED:
             self.marks.paused(event)
             self.paused_at = event.at if self.paused_at is None else self.paused_at
         elif event.kind == RESUMED and self.paused_at is not None:
-            self.paused_s += max(event.at - self.paused_at, 0.0)
-            self.paused_at, self.resumed_at = None, event.at
+            self._end_pause(event.at)
+            self.resumed_at = event.at
         elif event.kind == PROMPTS_FAILED and event.dataset is not None:
             self.prompts_failed[event.dataset] = event.message
         elif event.kind == PROMPTS_READY and event.dataset is not None:
@@ -136,13 +144,10 @@ class EventFold:
             elif value == DEFAULT:
                 self.targets.pop(name, None)
 
-    def running_s(self, now: float) -> float | None:
-        """Return the seconds of this session that were not paused, or None before the first daemon."""
-        if self.session_started_at is None:
-            return None
-        end = now if self.session_stopped_at is None else self.session_stopped_at
-        paused = self.paused_s + (0.0 if self.paused_at is None else max(end - self.paused_at, 0.0))
-        return max(end - self.session_started_at - paused, 0.0)
+    def _end_pause(self, at: float) -> None:
+        if self.paused_at is not None:
+            self.pauses.append((self.paused_at, at))
+            self.paused_at = None
 
 
 def alert_key(code: str, dataset: str | None) -> str:

@@ -26,6 +26,8 @@ class SampleFailure(msgspec.Struct, array_like=True, frozen=True):
     at: float
     check: CaptureCheck | None = None
     """The check that its hidden states failed; only of the stage extract."""
+    tokens: int | None = None
+    """Rows that it has, where it is left out for their number."""
 
     @property
     def is_final(self) -> bool:
@@ -37,6 +39,19 @@ class SampleFailure(msgspec.Struct, array_like=True, frozen=True):
         """Whether it is left out of the store by a rule, which is no failure: too long, or nothing to learn from."""
         by_rule = (CaptureCheck.TOO_LONG, CaptureCheck.NOTHING_TO_LEARN)
         return self.check in by_rule and self.next is NextStep.REFUSED
+
+    def is_helped_by(self, error: FailureClass | None) -> bool:
+        """Whether another try of all samples of a class can help it.
+
+        Invalid input comes out the same until a person mends it, and has to be asked for; of what nothing is to be
+        learnt from no wish makes more, unless it names the sample.
+
+        Args:
+            error: The class; None: all.
+        """
+        if self.check is CaptureCheck.NOTHING_TO_LEARN:
+            return False
+        return self.error is error or (error is None and self.error is not FailureClass.INVALID_INPUT)
 
 
 _DECODER: Final[msgspec.json.Decoder[Failure | Requeue]] = msgspec.json.Decoder(Failure | Requeue)
@@ -140,10 +155,26 @@ def _keep(samples: dict[bytes, SampleFailure], record: Failure) -> None:
     if record.error in (FailureClass.SERVER_DOWN, FailureClass.POISON):
         deaths += 1
     attempt = record.attempt or (before.attempt if before else 0)
-    samples[key] = SampleFailure(record.error, record.next, attempt, deaths, record.message, record.at, record.check)
+    samples[key] = SampleFailure(
+        record.error, record.next, attempt, deaths, record.message, record.at, record.check, record.tokens
+    )
 
 
 def _clear(samples: dict[bytes, SampleFailure], record: Requeue, wanted: bytes | None) -> None:
     for key, failure in list(samples.items()):
-        if (wanted is None or key == wanted) and record.error in (None, failure.error):
+        if is_put_back(key, failure, record, wanted):
             del samples[key]
+
+
+def is_put_back(key: bytes, failure: SampleFailure, record: Requeue, wanted: bytes | None) -> bool:
+    """Whether a wish for another try is one for this sample, and can help it.
+
+    Args:
+        key: Of the sample.
+        failure: Its last.
+        record: The wish.
+        wanted: Key of the sample that it names; None: it names none.
+    """
+    if wanted is None:
+        return failure.is_helped_by(record.error)
+    return key == wanted and record.error in (None, failure.error)

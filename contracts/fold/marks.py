@@ -30,6 +30,13 @@ class Mark(msgspec.Struct, frozen=True):
     """In a few words. From events: not fit for a terminal as it is."""
 
 
+def mark_text(event: Event) -> str:
+    """Return what an event says, with the data set that it is about where its words do not name it."""
+    if event.dataset is None or event.dataset in event.message:
+        return event.message
+    return f"{event.dataset}: {event.message}"
+
+
 class Marks:
     """The newest marks of a run, in the order of the events."""
 
@@ -46,5 +53,4 @@ class Marks:
 
     def alerted(self, event: Event) -> None:
         """Mark an alert."""
-        text = event.message if event.dataset is None else f"{event.dataset}: {event.message}"
-        self.last.append(Mark(event.at, MarkKind.ALERT, text))
+        self.last.append(Mark(event.at, MarkKind.ALERT, mark_text(event)))

@@ -47,8 +47,9 @@ class RunFold:
         self._discover()
         if self.config is None and not self.datasets:
             raise NotARunError(
-                f"{path}: is not a run: no run.toml, and no <dataset>/raw_responses.jsonl or prompts.jsonl in it or in "
-                f"its prepared/ folder. Make a run with: eagle3 init {path}"
+                self.run.no_folder
+                or f"{path}: is not a run: no run.toml, and no <dataset>/raw_responses.jsonl or prompts.jsonl in it or "
+                f"in its prepared/ folder. Make a run with: eagle3 init {self.run.quoted}"
             )
         if extent is whole:
             self.notes += load_checkpoint(self.run.checkpoint, list(self.datasets.values()))

@@ -70,9 +70,13 @@ class StoreReport(msgspec.Struct, kw_only=True):
     """Samples that were read and compared in full."""
     examined_bytes: int = 0
     not_stored: int = 0
-    """Samples with a response (or pre-tokenized) without hidden states, those given up not counted."""
+    """Samples with a response (or pre-tokenized) without hidden states, those given up or left out not counted."""
     given_up: int = 0
-    """Those whose extraction was quarantined or refused (too long, failed checks)."""
+    """Those whose extraction failed for good."""
+    retried: int = 0
+    """Those of the given-up ones that ``eagle3 retry`` puts back without being told a class."""
+    left_out: int = 0
+    """Those that a rule leaves out: too long, or nothing in them to learn from."""
     counts: dict[str, int] = {}
     """Findings by kind."""
     first: list[Finding] = []

@@ -11,7 +11,7 @@ from typing import Final
 from contracts.fold.dataset import DatasetFold
 from contracts.liveness import look
 from contracts.monitor import Monitor
-from contracts.records import NextStep, StoredSample
+from contracts.records import StoredSample
 from contracts.run_config import ConfigError, Extract
 from contracts.run_dir import RunDir
 from contracts.sample_id import sample_key
@@ -234,10 +234,10 @@ class _Verification:
                 store.add(_finding(Kind.UNWANTED, records[key], what))
         lacking = wanted - records.keys()
         failures = self._dataset.failures.extract
-        given_up = {
-            key for key in lacking & failures.keys() if failures[key].next in (NextStep.QUARANTINED, NextStep.REFUSED)
-        }
-        store.report.given_up = len(given_up)
+        given_up = {key for key in lacking & failures.keys() if failures[key].is_final}
+        store.report.left_out = sum(failures[key].is_skipped for key in given_up)
+        store.report.given_up = len(given_up) - store.report.left_out
+        store.report.retried = sum(failures[key].is_helped_by(None) for key in given_up)
         store.report.not_stored = len(lacking) - len(given_up)
         if finished and not exchanged:
             # What was dropped is known to be missing and is made again at the next start.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from contracts.liveness import Liveness
 from contracts.records import (
     DiskReading,
     FailureClass,
+    GpuReading,
     GpuSample,
     HostSample,
     NextStep,
@@ -85,6 +88,7 @@ def test_a_healthy_run_has_none(scene: Scene) -> None:
     scene.telemetry("gpu", GpuSample(at=NOW, state="none", gpus=[]))
     scene.beat(in_flight={"d": 5}, since_progress_s=1.0)
     assert scene.status().alerts == []
+    scene.events(event("daemon.stopped", NOW))
     assert scene.status(DEAD).alerts == []
 
 
@@ -142,7 +146,7 @@ def test_unreadable_telemetry(scene: Scene) -> None:
     assert "the last 3 lines of telemetry/host.jsonl" in second.message
     assert "Expected `float`, got `str`" in second.message
     status = scene.status(DEAD)
-    assert [alert.code for alert in status.alerts] == ["unreadable_lines"]
+    assert [alert.code for alert in status.alerts] == ["daemon_gone", "unreadable_lines"]
     assert (status.totals.unreadable, status.unreadable[0].line) == (3, None)
     assert status.unreadable[0].file.endswith("host.jsonl")
     scene.telemetry("host", HostSample(at=NOW))
@@ -470,13 +474,72 @@ def test_telemetry_stale(scene: Scene, kind: str) -> None:
     for each in {"host", "server", "gpu"} - {kind}:
         scene.telemetry(each, sample(NOW, each))
     scene.beat()
-    assert len(scene.alerts("telemetry_stale")) == 1  # never since the start
+    (alert,) = scene.alerts("telemetry_stale")
+    name = {"host": "host", "server": "servers", "gpu": "GPUs"}[kind]
+    assert alert.message == f"no readings of {name} since the start"
     scene.telemetry(kind, sample(NOW - 30, kind))
     (alert,) = scene.alerts("telemetry_stale")
     assert alert.severity == "warning"
-    assert "30 s old" in alert.message
+    assert alert.message == f"the readings of {name} (30 s) are old: what is shown of them is not the present"
     scene.telemetry(kind, sample(NOW - 29, kind))
     assert scene.alerts("telemetry_stale") == []
+
+
+@pytest.mark.parametrize("beats", [True, False])
+def test_daemon_gone(scene: Scene, beats: bool) -> None:
+    """It was killed: no event says so, and nobody was there to raise the alert."""
+    assert scene.alerts("daemon_gone", DEAD) == []
+    scene.events(event("daemon.started", NOW - 100))
+    if beats:
+        scene.beat(at=NOW - 60)
+    heard = NOW - 60 if beats else NOW - 100
+    assert (scene.alerts("daemon_gone"), scene.status().daemon.gone_since) == ([], None)
+    (alert,) = scene.alerts("daemon_gone", DEAD)
+    assert (alert.severity, alert.since) == ("critical", heard)
+    assert time.strftime("last heard of %H:%M:%S", time.localtime(heard)) in alert.message
+    assert f"eagle3 start {scene.run.path}" in str(alert.advice)
+    assert scene.status(DEAD).daemon.gone_since == heard
+    assert exit_code(scene.status(DEAD)) is ExitCode.CRITICAL
+    scene.events(event("daemon.stopped", NOW - 59))
+    assert scene.alerts("daemon_gone", DEAD) == []
+    assert exit_code(scene.status(DEAD)) is ExitCode.STOPPED
+    scene.events(event("daemon.started", NOW - 9))
+    scene.responses(2000)
+    assert (scene.status(DEAD).state, scene.alerts("daemon_gone", DEAD)) == ("finished", [])
+
+
+def test_stale_telemetry_of_all_kinds_is_one_alert(scene: Scene) -> None:
+    scene.events(event("daemon.started", NOW - 3601))
+    scene.beat()
+    (alert,) = scene.alerts("telemetry_stale")
+    assert alert.message == "no readings of host, servers and GPUs since the start"
+    scene.telemetry("host", HostSample(at=NOW - 31))
+    scene.telemetry("gpu", GpuSample(at=NOW - 45, state="ok", gpus=[]))
+    (alert,) = scene.alerts("telemetry_stale")
+    assert alert.message == (
+        "no readings of servers since the start; "
+        "the readings of host (31 s) and GPUs (45 s) are old: what is shown of them is not the present"
+    )
+
+
+def test_readings_of_a_daemon_before_are_not_the_present(scene: Scene) -> None:
+    """With ``[telemetry] gpus = false`` they would be shown as such for as long as this daemon lives."""
+    down, full = ServerReading(url="http://a", state="down"), DiskReading(path="/", uses=["run"], free_bytes=5)
+    scene.events(event("daemon.started", NOW - 8))
+    scene.telemetry("gpu", GpuSample(at=NOW - 90_000, state="ok", gpus=[GpuReading(index=0)]))
+    scene.telemetry("server", ServerSample(at=NOW - 20, servers=[down]))
+    scene.telemetry("host", HostSample(at=NOW - 20, cpu_pct=1.0, disks=[full]))
+    scene.beat()
+    for liveness in (Liveness(True, PID, NOW - 10), Liveness(True), DEAD):
+        status = scene.status(liveness)
+        assert (status.gpus, status.gpu_state, status.servers, status.host) == (None, None, [], None)
+        assert [alert.code for alert in status.alerts if alert.code in ("server_down", "disk_short")] == []
+    scene.telemetry("server", ServerSample(at=NOW - 8, servers=[down]))
+    scene.telemetry("host", HostSample(at=NOW - 8, cpu_pct=1.0, disks=[full]))
+    status = scene.status()
+    assert status.gpus is None
+    assert (status.servers, status.host is None) == ([down], False)
+    assert {"server_down", "disk_short"} <= {alert.code for alert in status.alerts}
 
 
 def test_telemetry_of_the_session_before_is_not_stale_at_once(scene: Scene) -> None:
@@ -507,12 +570,34 @@ def test_servers(scene: Scene, state: str, code: str) -> None:
     scene.telemetry("server", servers("ok", state))
     (alert,) = scene.alerts(code)
     assert alert.severity == "warning"
-    assert "http://s1 (why)" in alert.message
+    assert alert.message.startswith("1 of 2 servers ") and "s1 (why)" in alert.message
+    assert "answers, but" in alert.message or "does not answer" in alert.message
     scene.telemetry("server", servers(state, state))
     assert severities(scene.alerts(code)) == ["critical"]
     assert scene.alerts(code, DEAD) == []
+    scene.telemetry("server", servers(state))
+    assert scene.alerts(code)[0].message.startswith(("the server answers, but not", "the server does not answer"))
     scene.telemetry("server", servers("ok", "ok"))
     assert scene.alerts(code) == []
+
+
+def test_every_command_in_an_advice_names_the_run(scene: Scene) -> None:
+    """From another folder ``eagle3 retry --dataset d`` says that there is no run.toml."""
+    drift = {"error": FailureClass.CONTRACT_DRIFT, "next": NextStep.STOPPED, "message": "rid differs"}
+    scene.failures(failure("d-1", **drift), failure("d-2", next=NextStep.QUARANTINED))
+    scene.failures(*(failure(f"x-{each}") for each in range(200)))
+    refused = {"error": FailureClass.INVALID_INPUT, "next": NextStep.REFUSED}
+    scene.failures(*(failure(None, line=each, **refused) for each in range(400)))
+    scene.events(b"no event\n")
+    scene.beat(at=NOW - 60)
+    scene.telemetry(
+        "server", ServerSample(at=NOW, servers=[ServerReading(url="http://s", state="refused", reason="why")])
+    )
+    found = {alert.code: alert.advice or "" for alert in scene.status().alerts}
+    codes = {"dataset_halted", "quarantined", "failure_share", "prompts_refused", "unreadable_lines", "heartbeat_stale"}
+    assert codes | {"server_refused"} <= found.keys()
+    commands = [command for advice in found.values() for command in re.findall(r"eagle3 [a-z-]+ (\S+)", advice)]
+    assert commands and all(word.rstrip(").,:;") == str(scene.run.path) for word in commands)
 
 
 def test_disk_short(scene: Scene) -> None:

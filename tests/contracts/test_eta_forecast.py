@@ -143,7 +143,7 @@ class TestUnknown:
         for number in range(5):
             eta = total(made, NOW, NOW + 100)
             assert (eta.point, eta.low, eta.high, eta.stalled) == (None, None, None, False)
-            assert eta.why == f"{number} answers since the start are too few to tell"
+            assert eta.why == "too few answers since the start"
             made.add(NOW + 20 + number, 500, 10.0)
         known(total(made, NOW, NOW + 100))
 
@@ -154,7 +154,16 @@ class TestUnknown:
 
     def test_what_was_done_before_this_session_is_no_speed(self) -> None:
         made = Made().run(NOW - 3600, NOW)
-        assert total(made, NOW, NOW + 30).why == "0 answers since the start are too few to tell"
+        assert total(made, NOW, NOW + 30).why == "too few answers since the start"
+
+    def test_a_start_amid_a_stretch_is_no_lack_of_answers(self) -> None:
+        """The ten seconds in which a session starts are not measured, but a person sees what came in them."""
+        made = Made()
+        for number in range(39):
+            made.add(NOW + 6 + number / 10, 50, 1.0)
+        assert total(made, NOW + 5, NOW + 10).why == "it has only begun"
+        made.add(NOW + 17, 50, 1.0)
+        assert total(made, NOW + 5, NOW + 19).why == "it has only begun"
 
     def test_neither_prompts_nor_target(self) -> None:
         made = Made(prompts=None).run(NOW, NOW + 600)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from contracts.eta import Storing, Work, answers_to_come, bytes_to_store, is_stored, longer, tokens_to_store
+from contracts.eta import Storing, Work, answers_to_come, bytes_to_store, is_stored, tokens_to_store
 from contracts.exit_codes import ExitCode
 from contracts.liveness import Liveness
 from contracts.records import CaptureCheck, DiskReading, FailureClass, HostSample, NextStep
@@ -255,6 +255,15 @@ class TestTime:
         run.dataset("d").hidden_states.unlink()
         assert status_of(run, ALIVE).disk_full_in_s is None
 
+    @pytest.mark.parametrize("grows", [True, False])
+    def test_less_than_nothing_free_is_full_now_where_something_grows(self, tmp_path: Path, grows: bool) -> None:
+        run = self.run(tmp_path)
+        if not grows:
+            run.dataset("d").responses.unlink()
+            run.dataset("d").hidden_states.unlink()
+        write(run.telemetry_file("host"), [HostSample(at=NOW, disk_free_bytes=-5)])
+        assert status_of(run, ALIVE).disk_full_in_s == (0.0 if grows else None)
+
 
 def storing(**over: Any) -> Storing:
     values = {"to_store": 10, "settled": 4, "to_come": 0.0, "sample_tokens": 5.0, "sample_bytes": 100.0}
@@ -295,7 +304,3 @@ def test_what_is_left_to_store(over: dict[str, Any], done: bool, tokens: float |
 def test_answers_to_come(over: dict[str, Any], mean: float | None, expected: float | None) -> None:
     values = {"prompts": 100, "settled": 40, "completion_tokens": 4000, "known": 40, "target_tokens": None}
     assert answers_to_come(Work(**(values | over)), mean) == expected
-
-
-def test_the_longer_time_and_the_unknown() -> None:
-    assert (longer(3.0, 0.0), longer(0.0, 3.0), longer(None, 3.0), longer(3.0, None)) == (3.0, 3.0, None, None)

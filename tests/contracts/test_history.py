@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from contracts.fold.marks import MarkKind
 from contracts.fold.run import RunFold
 from contracts.history import HOP_S, SPANS, Quantity, RunHistory, gpu_use, grid, quantities, run_history
+from contracts.liveness import Liveness
 from contracts.records import GpuReading, GpuSample, Heartbeat, ServerReading, ServerSample
+from contracts.report import build_status
 from contracts.run_dir import RunDir
 from tests.support.records import NOW, event, folded, heartbeat, make_run, response, write
 from tests.support.stored import stored
@@ -95,6 +97,22 @@ def test_answers_during_a_pause_count(run: RunDir) -> None:
     found = history(folded(run))
     assert at(found, NOW - 160) == pytest.approx(100)
     assert at(found, NOW - 60) is None
+
+
+@pytest.mark.parametrize("span", [600.0, None])
+def test_the_mean_is_that_of_the_session_after_a_start_that_failed(run: RunDir, span: float | None) -> None:
+    """No heartbeat tells that nobody was there between the two, but the events do."""
+    write(run.events, [event("daemon.started", NOW - 100), event("daemon.stopped", NOW - 99)])
+    write(run.events, [event("daemon.started", NOW - 40), event("run.paused", NOW - 20)])
+    beats(run, NOW - 38, NOW - 20)
+    beats(run, NOW - 20, NOW, state="paused")
+    responses(run, NOW - 39, NOW - 15)
+    fold = folded(run)
+    found = history(fold, span_s=span)
+    assert at(found, NOW - 70) is None
+    whole = build_status(fold, Liveness(True, heartbeat().pid, NOW - 40), NOW, NOW)
+    assert whole.totals.tokens_per_s_run == pytest.approx(24 * 100 / 25)
+    assert found.mean == pytest.approx(24 * 100 / 26, rel=0.01)
 
 
 def test_borders_move_seldom_and_together(run: RunDir) -> None:

@@ -23,7 +23,7 @@ from contracts.records import (
 )
 from contracts.report import build_status
 from contracts.run_dir import RunDir
-from contracts.status import AlertStatus, DatasetStage, RunState, RunStatus, exit_code
+from contracts.status import AlertStatus, DatasetStage, DatasetStatus, RunState, RunStatus, exit_code
 from tests.support.records import NOW, PID, event, failure, folded, heartbeat, make_run, prompt_line, response, write
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -102,6 +102,15 @@ class TestStates:
         write(run.dataset("d").responses, [response("d-1", 4)])
         status = status_of(run, DEAD)
         assert (status.state, status.totals.overrun_tokens) == (RunState.FINISHED, 2)
+        assert status.reason == "target reached", "and not that prompts were lost"
+
+    def test_finished_by_the_targets_of_some_names_them(self, tmp_path: Path) -> None:
+        run = make_run(tmp_path, datasets=("d", "e"), prompts=2, extra="[generate]\ntarget_tokens = 5")
+        write(run.dataset("d").responses, [response("d-0", 6)])
+        write(run.dataset("e").responses, [response("e-0", 1), response("e-1", 1)])
+        assert status_of(run, DEAD).reason == "target reached (d)"
+        write(run.telemetry_file("daemon"), [heartbeat()])
+        assert status_of(run, ALIVE).reason == "target reached (d)"
 
     def test_a_failure_that_will_be_tried_again_is_work_left(self, tmp_path: Path) -> None:
         run = make_run(tmp_path, prompts=1)
@@ -275,10 +284,38 @@ class TestSpeedAndTime:
         write(run.events, [event("control.set", data={"targets": {"e": 600}})])
         assert status_of(run, ALIVE).totals.eta_s == pytest.approx((1200 + 600) / 3, rel=0.05)
 
-    def test_pauses_do_not_slow_the_run_down(self, tmp_path: Path) -> None:
-        run = self.run(tmp_path)
+    @pytest.mark.parametrize("drained_s", [0, 5, 20])
+    def test_a_pause_counts_from_its_last_answer(self, tmp_path: Path, drained_s: int) -> None:
+        """The answers of what was in flight count: so does the time that they took."""
+        run = make_run(tmp_path, datasets=("d", "e"), prompts=500)
+        write(run.events, [event("daemon.started", NOW - 100)])
         write(run.events, [event("run.paused", NOW - 50), event("run.resumed", NOW - 25)])
-        assert status_of(run, ALIVE).totals.tokens_per_s_run == pytest.approx(4.0, rel=0.05)
+        times = [each for each in range(100) if not NOW - 50 + drained_s <= NOW - each < NOW - 25]
+        write(run.dataset("d").responses, [response(f"d-{each}", 3, finished_at=NOW - each) for each in times])
+        write(run.telemetry_file("daemon"), [heartbeat(in_flight={"d": 4})])
+        assert status_of(run, ALIVE).totals.tokens_per_s_run == pytest.approx(3.0, rel=0.05)
+
+    def test_in_a_pause_that_goes_on_what_is_open_counts_on(self, tmp_path: Path) -> None:
+        run = make_run(tmp_path, prompts=500)
+        write(run.events, [event("daemon.started", NOW - 100), event("run.paused", NOW - 50)])
+        write(run.dataset("d").responses, [response(f"d-{each}", 3, finished_at=NOW - each) for each in range(50, 100)])
+        write(run.telemetry_file("daemon"), [heartbeat(state="paused", in_flight={"d": 1})])
+        assert status_of(run, ALIVE).totals.tokens_per_s_run == pytest.approx(1.5, rel=0.05)
+        write(run.telemetry_file("daemon"), [heartbeat(state="paused", in_flight={"d": 0})])
+        assert status_of(run, ALIVE).totals.tokens_per_s_run == pytest.approx(3.0, rel=0.05)
+
+    @pytest.mark.parametrize("beat", [{"state": "paused"}, {"state": "draining"}, {"blocked": "no server can be used"}])
+    def test_where_nothing_is_open_and_nothing_sent_it_stands_still_at_once(
+        self, tmp_path: Path, beat: dict[str, Any]
+    ) -> None:
+        run = self.run(tmp_path)
+        write(run.telemetry_file("daemon"), [heartbeat(**beat, in_flight={"d": 1})])
+        assert status_of(run, ALIVE).totals.tokens_per_s == pytest.approx(3.0, rel=0.05)
+        write(run.telemetry_file("daemon"), [heartbeat(**beat, in_flight={"d": 0})])
+        status = status_of(run, ALIVE)
+        assert (status.totals.tokens_per_s, status.datasets[0].tokens_per_s) == (0.0, 0.0)
+        write(run.telemetry_file("daemon"), [heartbeat(in_flight={"d": 0})])
+        assert status_of(run, ALIVE).totals.tokens_per_s == pytest.approx(3.0, rel=0.05), "between two answers"
 
     def test_after_the_end(self, tmp_path: Path) -> None:
         run = self.run(tmp_path)
@@ -289,6 +326,30 @@ class TestSpeedAndTime:
         assert status.elapsed_s == 100.0
         assert status.totals.tokens_per_s_run == pytest.approx(3.0, rel=0.05)
         assert status.totals.eta_s is None
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_where_nothing_is_generated_there_is_no_speed_and_no_count_of_tokens(tmp_path: Path, other: bool) -> None:
+    run = make_run(tmp_path, datasets=("A1", "B1") if other else ("A1",), prompts=0)
+    write(run.dataset("A1").prompts, [prompt_line(f"A1-{number}", masked=True) for number in range(4)])
+    write(run.events, [event("daemon.started", NOW - 100)])
+    write(run.telemetry_file("daemon"), [heartbeat(in_flight={"A1": 0, "B1": 0})])
+
+    def figures(of: DatasetStatus) -> tuple[float | None, ...]:
+        return of.completion_tokens, of.prompt_tokens, of.tokens_per_s, of.tokens_per_s_run
+
+    if other:
+        write(run.dataset("B1").prompts, [prompt_line(f"B1-{number}") for number in range(4)])
+    status = status_of(run, ALIVE)
+    assert figures(status.datasets[0]) == (None, None, None, None)
+    assert figures(status.totals) == ((0, 0, 0.0, 0.0) if other else (None, None, None, None))
+    if other:
+        write(run.dataset("B1").responses, [response("B1-1", 3, finished_at=NOW - 50)])
+        status = status_of(run, ALIVE)
+        assert figures(status.totals) == figures(status.datasets[1])
+        assert status.totals.completion_tokens == 3
+        write(run.dataset("A1").responses, [response("A1-1", 4, finished_at=NOW - 50)])  # somebody put it there
+        assert status_of(run, ALIVE).totals.completion_tokens == 7
 
 
 def test_the_whole_status_of_a_constructed_run(tmp_path: Path) -> None:

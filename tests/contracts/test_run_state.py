@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,21 @@ def test_a_stopped_data_set_has_no_speed_and_no_time_left(tmp_path: Path) -> Non
 def test_a_drain_that_hangs_says_both(tmp_path: Path) -> None:
     status = seen(busy(tmp_path, state="draining", in_flight={"d": 16}, since_progress_s=653.0))
     assert (status.state, status.reason) == (RunState.STALLED, "draining: nothing for 653 s, 16 requests open")
+
+
+def test_a_daemon_that_was_killed_is_gone_and_not_stopped_in_order(tmp_path: Path) -> None:
+    run = busy(tmp_path)
+    status = seen(run, Liveness(False), NOW + 3)
+    since = time.strftime("%H:%M:%S", time.localtime(NOW))
+    assert (status.state, status.reason) == (
+        RunState.STOPPED,
+        f"no word since {since}, the daemon is gone; go on with: eagle3 start {run.path}",
+    )
+    later = seen(run, Liveness(False), NOW + 2 * 86_400)
+    assert time.strftime("no word since %m-%d %H:%M:%S,", time.localtime(NOW)) in str(later.reason)
+    assert "gone" not in str(seen(run, UNKNOWN, NOW + 100).reason)
+    write(run.events, [event("daemon.stopped", NOW + 1)])
+    assert str(seen(run, Liveness(False), NOW + 3).reason).startswith("no daemon is running, and work is left")
 
 
 def test_the_age_of_the_oldest_request(tmp_path: Path) -> None:

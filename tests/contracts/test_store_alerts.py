@@ -102,7 +102,7 @@ def test_extract_halted(scene: StoreScene) -> None:
     assert (alert.severity, alert.dataset, alert.since) == ("critical", "d", NOW - 60)
     assert "layers [1] for [2]" in alert.message
     assert alert.advice is not None
-    assert "eagle3 retry --dataset d --error capture" in alert.advice
+    assert f"eagle3 retry {scene.run.path} --dataset d --error capture" in alert.advice
     assert scene.alerts("dataset_halted") == []
     scene.failures(Requeue(at=NOW, error=FailureClass.CAPTURE))
     assert scene.alerts("extract_halted", DEAD) == []
@@ -127,7 +127,21 @@ def test_skipped_share(scene: StoreScene) -> None:
     assert scene.alerts("skipped_share") == []
     scene.failures(long[5])
     (alert,) = scene.alerts("skipped_share", DEAD)
-    assert "6 of 51 samples (11.8 %) are left out of the store: too long, or nothing" in alert.message
+    assert "6 of 51 samples (11.8 %) are left out of the store: 6 too long; limit 10 %" in alert.message
+    assert alert.advice is not None and "max_tokens" in alert.advice and "Nothing to learn" not in alert.advice
+    scene.failures(*(failed_capture(f"y-{each}", CaptureCheck.NOTHING_TO_LEARN, **REFUSED) for each in range(14)))
+    (alert,) = scene.alerts("skipped_share", DEAD)
+    assert "20 of 65 samples (30.8 %) are left out of the store: 6 too long and 14 with nothing" in alert.message
+    assert alert.advice is not None and "no retry changes that" in alert.advice
+
+
+def test_answers_of_one_token_are_no_matter_of_max_tokens(scene: StoreScene) -> None:
+    scene.store(45)
+    scene.failures(*(failed_capture(f"y-{each}", CaptureCheck.NOTHING_TO_LEARN, **REFUSED) for each in range(14)))
+    (alert,) = scene.alerts("skipped_share", DEAD)
+    assert "store: 14 with nothing to learn from (an answer of one token" in alert.message
+    assert alert.advice is not None
+    assert "max_tokens" not in alert.advice and "eagle3 retry" not in alert.advice
 
 
 def test_store_mixed(scene: StoreScene) -> None:
@@ -182,6 +196,8 @@ def test_store_disk(scene: StoreScene) -> None:
     (alert,) = scene.alerts("store_disk")
     assert severities([alert]) == ["critical"]
     assert "is full in 59 min" in alert.message
+    scene.telemetry("host", HostSample(at=NOW, disk_free_bytes=50_000_000))
+    assert "is full in less than a minute, before" in scene.alerts("store_disk")[0].message
     assert scene.alerts("store_disk", DEAD) == []
 
 

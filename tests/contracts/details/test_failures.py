@@ -29,6 +29,27 @@ def test_what_was_answered_meanwhile_is_solved_not_open(tmp_path: Path) -> None:
     assert group.can_retry
 
 
+def test_what_a_rule_leaves_out_is_not_open_and_says_what_helps(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r")
+    refused = {"stage": Stage.EXTRACT, "error": FailureClass.INVALID_INPUT, "next": NextStep.REFUSED}
+    checks = {
+        "one": CaptureCheck.NOTHING_TO_LEARN, "two": CaptureCheck.NOTHING_TO_LEARN, "long": CaptureCheck.TOO_LONG,
+        "ids": CaptureCheck.NO_IDS,
+    }  # fmt: skip
+    write(
+        run.dataset("d").failures,
+        [failure(each, message=check, check=check, **refused) for each, check in checks.items()],
+    )
+    groups = {group.check: group for group in failure_overview(folded(run), NOW).groups}
+    assert {check: (group.open, group.left_out) for check, group in groups.items()} == {
+        CaptureCheck.NOTHING_TO_LEARN: (0, 2), CaptureCheck.TOO_LONG: (0, 1), CaptureCheck.NO_IDS: (1, 0),
+    }  # fmt: skip
+    assert not any(group.can_retry for group in groups.values())
+    assert "learnt" in groups[CaptureCheck.NOTHING_TO_LEARN].instead
+    assert "raise max_tokens" in groups[CaptureCheck.TOO_LONG].instead
+    assert not any("prompt file" in group.instead for group in groups.values()), "it is the answer that is so"
+
+
 def test_both_stages_refused_lines_and_foreign_failures(tmp_path: Path) -> None:
     run = make_run(tmp_path / "r", datasets=("d", "e"))
     write(

@@ -3,14 +3,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from contracts.details.dataset import dataset_detail
 from contracts.details.servers import ServersDetail, servers_detail
 from contracts.fold.run import RunFold
 from contracts.records import Failure, FailureClass, ServerReading, ServerSample, Severity
 from contracts.replay.past import Past
+from contracts.status import DaemonStatus
 from tests.support.records import NOW, event, failure, folded, make_run, response, write
 
 URL = "http://127.0.0.1:30000"
+ALIVE = DaemonStatus(alive=True, pid=1, since=NOW - 1000)
 
 
 def about(folder: Path, name: str, **over: object) -> None:
@@ -49,8 +53,9 @@ def test_what_is_known_of_a_server(tmp_path: Path) -> None:
             for n in range(0, 701, 100)
         ],
     )
-    detail = servers_detail(folded(run), NOW)
+    detail = servers_detail(folded(run), NOW, ALIVE)
     (server,) = detail.servers
+    assert server.reading is server.last is not None
     assert server.configured
     assert server.arguments == {"tp_size": 8}
     assert [found.message for found in server.findings] == ["it is down", "no vocabulary"]
@@ -63,7 +68,7 @@ def test_what_is_known_of_a_server(tmp_path: Path) -> None:
 
 def test_a_dump_folder_that_is_not_there_is_said_to_tell_nothing(tmp_path: Path) -> None:
     extra = f'stages = ["generate", "extract"]\n[extract]\nlayers = [1]\ndump_dir = "{tmp_path / "none"}"\n'
-    detail = servers_detail(folded(make_run(tmp_path / "r", extra=extra)), NOW)
+    detail = servers_detail(folded(make_run(tmp_path / "r", extra=extra)), NOW, ALIVE)
     assert detail.dump_trouble is not None
     assert str(tmp_path / "none") in detail.dump_trouble
     assert detail.servers[0].reading is None
@@ -79,7 +84,7 @@ def test_at_a_moment_of_the_past_later_starts_of_the_plugin_are_not_there(tmp_pa
     def at(moment: float) -> ServersDetail:
         fold = RunFold(run.path, Past(moment))
         fold.poll()
-        return servers_detail(fold, moment)
+        return servers_detail(fold, moment, ALIVE)
 
     assert [each.instance for each in at(NOW - 50).servers[0].abouts] == ["old"]
     assert at(NOW - 200).servers[0].abouts == ()
@@ -91,8 +96,33 @@ def test_at_a_moment_of_the_past_later_starts_of_the_plugin_are_not_there(tmp_pa
     assert then.dump_trouble == "1 of the plugin's files say no time: shown as they are now"
 
 
+@pytest.mark.parametrize(
+    ("daemon", "later_s", "is_current"),
+    [
+        (ALIVE, 0.0, True),
+        (ALIVE, 29.0, True),
+        (ALIVE, 31.0, False),  # [alerts] telemetry_stale_s is 30
+        (DaemonStatus(alive=False), 0.0, False),
+        (DaemonStatus(alive=None), 0.0, False),
+        (DaemonStatus(alive=True, since=NOW + 5), 10.0, False),  # read by the daemon before it
+        (None, 0.0, False),
+    ],
+)
+def test_old_readings_are_not_the_present(
+    tmp_path: Path, daemon: DaemonStatus | None, later_s: float, is_current: bool
+) -> None:
+    run = make_run(tmp_path / "r")
+    run.telemetry.mkdir()
+    reading = ServerReading(url=URL, state="ok", running=1, last_answer_s=0.0)
+    write(run.telemetry_file("server"), [ServerSample(at=NOW, servers=[reading])])
+    detail = servers_detail(folded(run), NOW + later_s, daemon)
+    (server,) = detail.servers
+    assert server.reading == (reading if is_current else None)
+    assert (server.last, detail.read_at) == (reading, NOW)
+
+
 def test_a_run_that_captures_nothing_looks_into_no_folder(tmp_path: Path) -> None:
-    detail = servers_detail(folded(make_run(tmp_path / "r")), NOW)
+    detail = servers_detail(folded(make_run(tmp_path / "r")), NOW, ALIVE)
     assert (detail.dump_dir, detail.dump_trouble, detail.wanted_layers) == (None, None, ())
 
 

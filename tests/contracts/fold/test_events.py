@@ -17,10 +17,10 @@ def fold_of(*events: Event | bytes) -> EventFold:
 
 
 def test_no_daemon_yet() -> None:
-    assert fold_of().running_s(100.0) is None
+    assert (fold_of().session_started_at, fold_of().first_started_at) == (None, None)
 
 
-def test_running_time_is_without_pauses() -> None:
+def test_pauses_are_kept() -> None:
     fold = fold_of(
         event("daemon.started", 100),
         event("run.paused", 110),
@@ -28,13 +28,15 @@ def test_running_time_is_without_pauses() -> None:
         event("run.resumed", 130),
         event("run.paused", 150),
     )
-    assert fold.running_s(170.0) == 30.0
+    assert list(fold.pauses) == [(110, 130)]
     assert (fold.paused_at, fold.resumed_at) == (150, 130)
 
 
 def test_a_stopped_session_ends() -> None:
     fold = fold_of(event("daemon.started", 100), event("run.paused", 110), event("daemon.stopped", 120))
-    assert fold.running_s(1000.0) == 10.0
+    assert (list(fold.pauses), fold.paused_at, list(fold.absences)) == ([(110, 120)], None, [])
+    fold.apply(event("daemon.started", 150))
+    assert list(fold.absences) == [(120, 150)], "until the next"
 
 
 def test_a_new_session_starts_from_nothing_but_keeps_what_was_set() -> None:
@@ -47,14 +49,14 @@ def test_a_new_session_starts_from_nothing_but_keeps_what_was_set() -> None:
         event("control.set", 211, data={"concurrency": None, "targets": {"b": 7}}),
     )
     assert (fold.first_started_at, fold.session_started_at) == (100, 200)
-    assert (fold.paused_at, fold.resumed_at, fold.running_s(230.0)) == (None, None, 30.0)
+    assert (fold.paused_at, fold.resumed_at, list(fold.pauses)) == (None, None, [(110, 200)])
     assert (fold.concurrency, fold.targets) == (64, {"a": 5, "b": 7})
     assert fold.open_alerts == {}
 
 
 def test_a_resume_without_a_pause_takes_back_a_drain_and_no_time() -> None:
     fold = fold_of(event("daemon.started", 100), event("run.resumed", 130))
-    assert fold.running_s(150.0) == 50.0
+    assert list(fold.pauses) == []
 
 
 def test_alerts_are_open_until_they_are_cleared() -> None:

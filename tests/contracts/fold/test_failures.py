@@ -82,6 +82,23 @@ def test_a_requeue_clears_what_matches(requeue: Requeue, left: set[bytes]) -> No
     assert set(fold.samples) == left
 
 
+def test_a_requeue_clears_what_it_can_help() -> None:
+    """Of what nothing is to be learnt from another try makes nothing; what is too long has to be asked for."""
+    refused = {"error": FailureClass.INVALID_INPUT, "next": NextStep.REFUSED}
+    records = [
+        failed_capture("long", CaptureCheck.TOO_LONG, **refused),
+        failed_capture("one", CaptureCheck.NOTHING_TO_LEARN, **refused),
+        failed_capture("ids", CaptureCheck.IDS, next=NextStep.QUARANTINED),
+    ]
+    for over, left in (
+        ({}, {b"long", b"one"}),
+        ({"error": FailureClass.CAPTURE}, {b"long", b"one"}),
+        ({"error": FailureClass.INVALID_INPUT}, {b"one", b"ids"}),
+        ({"sample_id": "one"}, {b"long", b"ids"}),
+    ):
+        assert set(fold_of(*records, Requeue(at=NOW, **over)).extract) == left
+
+
 def test_a_requeue_clears_only_what_came_before_it_and_the_count_begins_anew() -> None:
     fold = fold_of(failure("a", attempt=4), failure("a", **DOWN), Requeue(at=NOW), failure("a", attempt=1))
     assert (fold.samples[b"a"].attempt, fold.samples[b"a"].deaths) == (1, 0)

@@ -40,10 +40,18 @@ def test_a_foreign_folder_is_looked_through_again_each_time(tmp_path: Path, belo
     assert fold.config is None
 
 
-@pytest.mark.parametrize("name", ["nothing", "file"])
-def test_what_is_no_run_is_refused_with_what_was_looked_for(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nothing", "no such folder; make a run with: eagle3 init"),
+        ("file", "is a file, and a run is a folder"),
+        ("empty", r"no run\.toml.*raw_responses\.jsonl.*eagle3 init"),
+    ],
+)
+def test_what_is_no_run_is_refused_with_what_was_looked_for(tmp_path: Path, name: str, said: str) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
-    with pytest.raises(NotARunError, match=r"no run\.toml.*raw_responses\.jsonl.*eagle3 init"):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NotARunError, match=said):
         RunFold(tmp_path / name)
 
 

@@ -202,11 +202,32 @@ def test_kept_moments_are_dropped_where_they_take_too_much(folder: Path) -> None
     source = replay(folder)
     at(source, 800)
     tight = Kept(most_bytes=1)
+    tight.keep_base(source.fold, 0.0)
     tight.keep(source.fold, 1.0)
-    assert tight.best(2.0) is None
+    assert tight.best(2.0) == 0.0  # the base stays, whatever it takes
     roomy = Kept()
     roomy.keep(source.fold, 1.0)
     assert (roomy.best(2.0), roomy.best(0.5)) == (1.0, None)
+
+
+@pytest.mark.parametrize("most_bytes", [1, 10**5])
+def test_what_is_too_large_to_be_kept_changes_no_moment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int
+) -> None:
+    encoded = []
+    monkeypatch.setattr(
+        "contracts.replay.kept.msgspec.msgpack.encode",
+        lambda state, encode=msgspec.msgpack.encode: encoded.append(1) or encode(state),
+    )
+    source = replay(folder)
+    source._kept = Kept(most_bytes)
+    for seconds in (2800, 2805, 700, 2500, 2600, 5):
+        assert at(source, seconds) == at(replay(folder), seconds)
+    encoded.clear()
+    if most_bytes == 1:
+        for seconds in (2800, 2805, 700, 2500, 2600, 5):
+            at(source, seconds)
+        assert encoded == []
 
 
 def test_moments_are_kept_nearer_and_nearer() -> None:
