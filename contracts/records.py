@@ -99,7 +99,7 @@ class CaptureCheck(enum.StrEnum):
     SERVER_ERROR = "server_error"
     """The plugin says that it could not write the rows."""
     TOO_LARGE = "too_large"
-    """Larger than the dump budget as a whole."""
+    """Larger than what dumps may take of the dump folder as a whole."""
     TOO_LONG = "too_long"
     """Beyond the data set's limit of length, or the server's."""
     NOTHING_TO_LEARN = "nothing_to_learn"
@@ -174,6 +174,8 @@ class Failure(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"
     """Of which half of the job it was an attempt."""
     check: CaptureCheck | None = None
     """The check that hidden states failed."""
+    tokens: Count | None = None
+    """Rows of a sample that is left out for their number (`too_long`, `too_large`): a later start may have room."""
     schema: int = msgspec.field(default_factory=_schema)
 
 
@@ -305,8 +307,9 @@ class ServerReading(msgspec.Struct, kw_only=True):
 
     url: str
     state: str
-    """``ok``, ``starting`` (its own warm-up is not over), ``down``, ``refused`` (answers, but not as agreed: it gets no
-    work) or ``unknown``."""
+    """``ok``, ``starting`` (its own warm-up is not over), ``unready`` (there, but a tiny request came to nothing: it
+    gets no work until one is answered), ``down``, ``refused`` (answers, but not as agreed: it gets no work) or
+    ``unknown``."""
     reason: str | None = None
     version: str | None = None
     model: str | None = None

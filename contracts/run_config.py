@@ -68,7 +68,7 @@ class Extract(_Table):
     dump_dir: str = "/dev/shm/sglang_hs"
     """Where SGLang's plugin writes rows, on this machine; memory, not a disk."""
     dump_budget_gb: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """Most that dumps of this run may take there; None: 80 % of what was free at the start."""
+    """Most that dumps of this run may take there; None: 80 % of what is free, as that changes."""
     concurrency: Positive = 16
     """Open prefill passes."""
     max_tokens: Positive | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,22 @@ class RunDir:
     """A run directory. Nothing here touches the disk but `datasets_on_disk` and `is_run`."""
 
     path: Path
+
+    @property
+    def quoted(self) -> str:
+        """The folder as a command that somebody is advised to type names it."""
+        return shlex.quote(str(self.path))
+
+    @property
+    def no_folder(self) -> str | None:
+        """Why there is no folder to look into, and what to do; None: there is one."""
+        if self.path.is_dir():
+            return None
+        if not self.path.is_file():
+            return f"{self.path}: no such folder; make a run with: eagle3 init {self.quoted}"
+        parent = RunDir(self.path.parent)
+        whose = f"; the run is its folder {parent.path}" if parent.is_run else ", and a run is a folder"
+        return f"{self.path}: is a file{whose}"
 
     @property
     def config(self) -> Path:

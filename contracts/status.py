@@ -60,6 +60,8 @@ class DaemonStatus(msgspec.Struct, kw_only=True):
     pid: int | None = None
     since: float | None = None
     heartbeat_age_s: float | None = None
+    gone_since: float | None = None
+    """When a daemon that is gone without having said its end (killed, power) was last heard of; None: none is."""
 
 
 class HiddenStatus(msgspec.Struct, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -52,3 +53,10 @@ def counted(count: int | None, noun: str, many: str | None = None) -> str:
     """
     shown = UNKNOWN if count is None else f"{count:,}"
     return f"{shown} {noun if count == 1 else many or noun + 's'}"
+
+
+def with_dataset(dataset: str | None, message: str) -> str:
+    """Return a message with the data set that it is about before it, where it does not name that itself."""
+    if not dataset or re.search(rf"(?<!\w){re.escape(dataset)}(?!\w)", message):
+        return message
+    return f"{dataset}: {message}"

@@ -11,6 +11,9 @@ from daemon.events import EventLog
 JOURNALS: Final = "journals"
 """A source of trouble that pauses a run."""
 
+RUN_FOLDER: Final = "run folder"
+"""As well, when it was moved away."""
+
 WAITING: Final = "waiting for a server"
 """An activity of the start: the first usable server is waited for."""
 
@@ -37,12 +40,18 @@ class Condition:
     @property
     def disk_trouble(self) -> str | None:
         """Why journals or stores cannot be written."""
-        return next(iter(self._troubles.values()), None)
+        return self.away or next(iter(self._troubles.values()), None)
 
     @property
     def store_trouble(self) -> str | None:
         """Why hidden states cannot be stored."""
-        return next((said for source, said in self._troubles.items() if source != JOURNALS), None)
+        of_the_run = (JOURNALS, RUN_FOLDER)
+        return next((said for source, said in self._troubles.items() if source not in of_the_run), None)
+
+    @property
+    def away(self) -> str | None:
+        """Why nothing may be made below the run folder's path: the folder is not there any more."""
+        return self._troubles.get(RUN_FOLDER)
 
     @property
     def may_send(self) -> bool:
@@ -92,7 +101,7 @@ class Condition:
         """Pause while something cannot be written, and go on by itself when it can.
 
         Args:
-            source: What it is: `JOURNALS`, or another name.
+            source: What it is: `JOURNALS`, `RUN_FOLDER`, or another name.
             trouble: Why it cannot be written; None: it can.
         """
         before = self.disk_trouble

@@ -9,6 +9,7 @@ from typing import Final
 
 from contracts.fold.run import RunFold
 from contracts.records import Severity
+from contracts.run_place import RunPlace
 from daemon.events import EventLog
 from daemon.threads import in_thread
 
@@ -42,12 +43,17 @@ class FoldKeeper:
         fold: The fold.
         events: Takes what a person should read.
         on_change: Called when there was something new.
+        place: The run folder: while it is not there, nothing is read at its path (all would count as deleted), and
+            nothing saved.
     """
 
-    def __init__(self, fold: RunFold, events: EventLog, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, fold: RunFold, events: EventLog, on_change: Callable[[], None], place: RunPlace | None = None
+    ) -> None:
         self._fold = fold
         self._events = events
         self._on_change = on_change
+        self._place = place
         self._trouble: str | None = None
         self._saving: asyncio.Task[None] | None = None
 
@@ -64,8 +70,13 @@ class FoldKeeper:
                 self._saving = asyncio.create_task(self._save())
                 saved = time.monotonic()
 
+    def _is_away(self) -> bool:
+        return self._place is not None and self._place.trouble() is not None
+
     async def poll(self) -> bool:
         """Bring it up to date once. A file that cannot be read is said once, and read as soon as it can be."""
+        if self._is_away():
+            return False
         try:
             changed = await catch_up(self._fold)
         except OSError as error:
@@ -74,6 +85,8 @@ class FoldKeeper:
                 self._trouble = said
                 self._events.emit(Severity.CRITICAL, "daemon.reading", f"{said}; the counts stand still meanwhile")
             return False
+        if self._is_away():
+            return False  # it went while it was read: nobody may act on what seems to be deleted
         if self._trouble is not None:
             self._trouble = None
             self._events.emit(Severity.INFO, "daemon.reading", "the journals can be read again")
@@ -92,6 +105,8 @@ class FoldKeeper:
         where, snapshot = self._fold.run.checkpoint, self._fold.snapshot()
         for _ in snapshot.take():
             await asyncio.sleep(0)
+        if self._is_away():
+            return
         try:
             await in_thread(lambda: snapshot.write(where), "checkpoint")
         except OSError as error:

@@ -90,7 +90,9 @@ async def _serve(run: RunDir, make_session: Callable[[], Session]) -> bool:
         for sentence in session.unusable:
             print(sentence, file=sys.stderr)
         if session.lost:
-            _say(f"{run.path}: {session.lost} records could not be written; samples among them are sent again")
+            why = session.condition.disk_trouble
+            because = "" if why is None else f" ({why})"
+            _say(f"{run.path}: {session.lost} records could not be written{because}; samples among them are sent again")
         await control.close()
 
 

@@ -55,6 +55,8 @@ def import_dataset(run: RunDir, dataset: Dataset, tokenizer: Tokenizer | None) -
         PromptError: The file as a whole cannot be used.
     """
     source = source_of(run, dataset)
+    if source is not None and not run.is_run:
+        raise PromptError(f"{run.path}: was moved or deleted; start the daemon again where the run is now")
     return None if source is None else import_prompts(source, run.dataset(dataset.name), tokenizer)
 
 
@@ -113,6 +115,11 @@ class Preparation:
         self._unusable: set[str] = set()
         self.failed: list[str] = []
         """Why data sets cannot be used, in sentences."""
+
+    @property
+    def is_in_vain(self) -> bool:
+        """Whether no data set at all can be used."""
+        return len(self._unusable) == len(self._config.datasets)
 
     async def import_prompts(self) -> None:
         """Import what comes from elsewhere. A data set that cannot be imported is named; the others run."""

@@ -71,7 +71,7 @@ def _retry(fold: RunFold, command: Retry) -> Reply:
             matching[name] = requeued(dataset, record)
     total = sum(matching.values(), Requeued())
     if not total:
-        return Reply(ok=True, message=nothing_to_retry(command), result={"samples": 0})
+        return Reply(ok=True, message=nothing_to_retry(fold, command), result={"samples": 0})
     for name, found in matching.items():
         if found:
             append_durably(fold.datasets[name].folder.failures, encode_line(record))

@@ -12,11 +12,13 @@ from typing import Final
 from contracts.clock import Clock, boot_id
 from contracts.fold.events import STARTED, STOPPED
 from contracts.fold.run import RunFold
+from contracts.journal.append import Journal
 from contracts.liveness import Liveness
 from contracts.records import Heartbeat, Requeue, Severity
 from contracts.report import build_status
 from contracts.run_config import RunConfig
 from contracts.run_dir import RunDir
+from contracts.run_place import RunPlace
 from contracts.sample_id import SampleId
 from contracts.status import RunState, RunStatus
 from contracts.version import version
@@ -32,12 +34,14 @@ from daemon.heartbeats import heartbeat
 from daemon.helpers import Helpers
 from daemon.judging import Judging
 from daemon.open_files import ConnectionLimit, reserved
+from daemon.place_watch import PLACE_EVERY_S, PlaceWatch
 from daemon.request_ids import RequestIds
 from daemon.requeueing import Requeueing
 from daemon.run_tag import keep_tag
 from daemon.server_rules import ServerRules
 from daemon.servers.info import proxy_note
 from daemon.servers.pool import ServerPool
+from daemon.servers.probe import Probe
 from daemon.servers.slot import ServerSlot
 from daemon.telemetry_setup import make_telemetry
 from daemon.threads import in_thread
@@ -74,14 +78,16 @@ class Session:
         self.lost = 0
         """Records that could not be written at the end."""
         self._stopping = asyncio.Event()
-        self.writer = Writer(self._written, self._writing_trouble, on_doubt=self._writing_doubt)
+        self._place = RunPlace(run.path)
+        open_journal = partial(Journal, place=self._place)
+        self.writer = Writer(self._written, self._writing_trouble, open_journal, on_doubt=self._writing_doubt)
         self.events = EventLog(lambda line: self.writer.append(run.events, line), self.clock, list(fold.events.last))
         self._helpers = Helpers(self.events)
         self.condition = Condition(self.events)
         self._alerts = AlertWatch(self.events, self.clock)
         self._requeueing = Requeueing(fold, self.writer)
         self._rules = ServerRules(config, fingerprint, run.fingerprint, self.events)
-        self._judging = Judging(config, self._rules.objection)
+        self._judging = Judging(config, self._objection)
         if config.extracts:
             keep_tag(run.path)
         self._rids = RequestIds(run.path, f"{int(self.clock.now() * 1000):x}")
@@ -118,7 +124,8 @@ class Session:
             limit.fit,
             self.condition,
         )
-        self._keeper = FoldKeeper(fold, self.events, self.scheduler.refresh)
+        self._keeper = FoldKeeper(fold, self.events, self.scheduler.refresh, self._place)
+        self._place_watch = PlaceWatch(self._place, self.condition, self.wake, self.stop)
         self._course = Course(
             run,
             config,
@@ -137,7 +144,7 @@ class Session:
             self.extraction,
             self.status,
         )
-        self._telemetry = make_telemetry(run, config, self.pool, self.heartbeat, self.clock)
+        self._telemetry = make_telemetry(run, config, self.pool, self.heartbeat, self.clock, self._place)
         proxies = proxy_note([slot.url for slot in self.pool.slots])
         self._notes += [] if proxies is None else [proxies]
 
@@ -174,7 +181,8 @@ class Session:
         start = self._helpers.start
         keeping = start(self._keeper.run())
         alerting = self._helpers.repeat(self._update_alerts, ALERTS_EVERY_S)
-        helpers = [keeping, start(self._telemetry.run()), start(alerting)]
+        watching = self._helpers.repeat(self._place_watch.look, PLACE_EVERY_S)
+        helpers = [keeping, start(self._telemetry.run()), start(alerting), start(watching)]
         if self.extraction is not None:
             helpers.append(start(self.extraction.captures.watch()))
         work = asyncio.create_task(self._course.run())
@@ -222,6 +230,7 @@ class Session:
         if self._is_all_done():
             said = f"all that can be done is done; {said}"
         self.events.emit(Severity.INFO, STOPPED, said)
+        self._place.ending = True
         self.lost = await in_thread(lambda: self.writer.close(CLOSE_WRITER_S), "journal-close")
         self.events.close()
         for index in self._course.indexes.values():
@@ -314,11 +323,17 @@ class Session:
             self._loop.call_soon_threadsafe(act)
 
     def _set_disk_trouble(self, trouble: str | None) -> None:
+        if self._place.ending:
+            return  # what it would say of that could not be written any more
         self.condition.set_trouble(JOURNALS, trouble)
         self.scheduler.wake()
 
     def _new_probe(self) -> str:
         return self._rids.probe(captured=self.extraction is not None)
+
+    def _objection(self, probe: Probe) -> str | None:
+        # What is noted of the first server would go into another run's folder.
+        return self._place.trouble() or self._rules.objection(probe)
 
     def _server_changed(self, slot: ServerSlot, before: str) -> None:
         self._rules.changed(slot, before)

@@ -22,6 +22,7 @@ from contracts.daemon_info import DaemonInfo, is_alive, process_start, read_daem
 from contracts.journal.durable import replace_file
 from contracts.journal.stale import StaleFileError, retry_stale
 from contracts.run_dir import RunDir
+from contracts.run_place import RunPlace
 from contracts.version import version
 
 _TRIES: Final = 6
@@ -70,6 +71,7 @@ class SingleInstance:
         self._stat = stat
         self._descriptor: int | None = None
         self._info: DaemonInfo | None = None
+        self._place: RunPlace | None = None
 
     def acquire(self) -> list[str]:
         """Take the lock and write ``daemon.json``.
@@ -102,6 +104,7 @@ class SingleInstance:
         """
         path = self._run_dir.lock
         try:
+            self._place = RunPlace(self._run_dir.path)
             self._descriptor = self._locked(path)
         except StaleFileError as error:
             raise LockTrouble(f"{path}: {error.strerror}; start again when that host is done") from error
@@ -113,8 +116,12 @@ class SingleInstance:
         if self._descriptor is None:
             return []
         notes = []
-        if self._info is not None:
-            notes = self._write_info(msgspec.structs.replace(self._info, ended_at=time.time()))
+        if self._info is not None and self._place is not None:
+            # The folder may have been moved: another run's daemon.json may be at its path, and ours is where it is.
+            inside = RunDir(self._place.inside)
+            if inside.lock.exists():
+                info = msgspec.structs.replace(self._info, ended_at=time.time())
+                notes = self._write_info(info, inside.daemon_info)
         os.close(self._descriptor)
         self._descriptor = None
         return notes
@@ -168,10 +175,10 @@ class SingleInstance:
             return [f"took over: pid {info.pid} in {path} belongs to another program now, which is left alone"]
         return [f"took over: the daemon with pid {info.pid} in {path} is gone and had not ended cleanly"]
 
-    def _write_info(self, info: DaemonInfo) -> list[str]:
+    def _write_info(self, info: DaemonInfo, there: Path | None = None) -> list[str]:
         path = self._run_dir.daemon_info
         try:
-            replace_file(path, msgspec.json.encode(info) + b"\n")
+            replace_file(there or path, msgspec.json.encode(info) + b"\n")
         except OSError as error:
             # A full disk must not keep the daemon down: the lock holds without this file.
             return [f"{path}: cannot be written: {error.strerror}; clients do not see the pid"]

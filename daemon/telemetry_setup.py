@@ -10,6 +10,7 @@ from contracts.disks import DUMPS, RUN, SHM, STORE
 from contracts.records import Heartbeat
 from contracts.run_config import RunConfig
 from contracts.run_dir import RunDir
+from contracts.run_place import RunPlace
 from daemon.servers.pool import ServerPool
 from daemon.telemetry.gpu import GpuCollector
 from daemon.telemetry.host import HostCollector
@@ -19,7 +20,12 @@ from daemon.telemetry.server import ServerCollector
 
 
 def make_telemetry(
-    run: RunDir, config: RunConfig, pool: ServerPool, heartbeat: Callable[[], Heartbeat], clock: Clock
+    run: RunDir,
+    config: RunConfig,
+    pool: ServerPool,
+    heartbeat: Callable[[], Heartbeat],
+    clock: Clock,
+    place: RunPlace,
 ) -> Telemetry:
     """Return a run's telemetry, not started.
 
@@ -29,10 +35,17 @@ def make_telemetry(
         pool: The servers to ask.
         heartbeat: Makes the daemon's own line.
         clock: Gives the times.
+        place: The run folder. Telemetry goes along where it is moved to: the heartbeat says there what is wrong.
     """
     settings = config.telemetry
+    inside = RunDir(place.inside)
     appenders = {
-        kind: RotatingAppender(run.telemetry_file(kind), settings.rotate_mb * 1_000_000)
+        kind: RotatingAppender(
+            inside.telemetry_file(kind),
+            settings.rotate_mb * 1_000_000,
+            may_make=lambda: inside.is_run,
+            named=run.telemetry_file(kind),
+        )
         for kind in ("gpu", "host", "server", "daemon")
     }
     return Telemetry(

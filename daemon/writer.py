@@ -2,7 +2,7 @@
 
 A line is handed over with `append` and is in the file (safe from a killed process) some hundred microseconds later, and
 on the disk (safe from a power cut) after the next group commit. A full disk keeps the lines here: they are tried again
-every second, nothing is dropped, and the run is told to pause meanwhile.
+every second, nothing is dropped, and the run is told to pause meanwhile. So it is when the run folder was moved away.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final
 
 from contracts.journal.append import Journal, NoRoomError, Repair
 from contracts.run_dir import HIDDEN_STATES
+from contracts.run_place import RunAwayError
 
 COMMIT_INTERVAL_S: Final = 0.1
 BATCH_S: Final = 0.01
@@ -132,6 +133,7 @@ class Writer:
         belongs to is in its file before, or after a kill the store would hold a sample of an answer that nobody has."""
         left = dict(batch)
         while left:
+            is_last_try = self._closing
             for path, lines in sorted(left.items(), key=lambda each: each[0].name == HIDDEN_STATES):
                 if path.name == HIDDEN_STATES and any(other.name != HIDDEN_STATES for other in left):
                     break
@@ -148,10 +150,11 @@ class Writer:
                     self._unwritten -= len(lines)
                 self._on_written(len(lines))
             if left:
+                if is_last_try:
+                    return
                 with self._wake:
-                    if self._closing:
-                        return
-                    self._wake.wait(ROOM_RETRY_S)
+                    if not self._closing:
+                        self._wake.wait(ROOM_RETRY_S)
                     for path, lines in self._pending.items():
                         left.setdefault(path, []).extend(lines)
                     self._pending = {}
@@ -171,8 +174,9 @@ class Writer:
             if trouble is None:
                 del self._troubles[key]
             else:
+                if trouble not in self._troubles.values():  # a folder that is gone is that of all journals
+                    _LOG.error("%s", trouble)
                 self._troubles[key] = trouble
-                _LOG.error("%s", trouble)
             self._on_trouble(next(iter(self._troubles.values()), None))
 
     def _sync_loop(self) -> None:
@@ -207,4 +211,6 @@ class Writer:
 def _sentence(path: Path, error: OSError) -> str:
     if isinstance(error, NoRoomError):
         return f"{path}: the disk is full; make room, the run goes on by itself"
+    if isinstance(error, RunAwayError):
+        return str(error.strerror)
     return f"{path}: cannot be written: {error.strerror or error}"

@@ -155,7 +155,7 @@ class Eagle3App(App[int], inherit_bindings=False):
         # Each reading is shown at once; what is left for the clock is to say that none has come for a while.
         self.set_interval(AGE_S, self._show)
         # What changed while another screen was open is shown at once.
-        self.screen_change_signal.subscribe(self, lambda _screen: self._changed_screen())
+        self.screen_change_signal.subscribe(self, lambda _screen: self._show())
 
     async def _follow(self) -> None:
         """Read when something changed or the sweep is due, at most once a tick, and show it at once."""
@@ -171,14 +171,11 @@ class Eagle3App(App[int], inherit_bindings=False):
             await self._watcher.wait()
             await asyncio.sleep(max(begun + TICK_S - loop.time(), 0.0))
 
-    def _changed_screen(self) -> None:
-        self.replaying.place()
-        self._show()
-
     def _show(self) -> None:
         """Show the latest view on the screen that is open; those below it follow when they come up again."""
         if not self.screen_stack:
             return  # it is being left
+        self.replaying.place()
         screen = self.screen
         if isinstance(screen, Page) and screen.is_attached:
             screen.show(self.feed.view())

@@ -54,8 +54,8 @@ def run_dir(path: Path) -> RunDir:
     """
     run = RunDir(path)
     if not run.is_run:
-        what = "holds no run.toml" if path.is_dir() else "no such folder"
-        raise CommandFailed(f"{path}: {what}; make a run with: eagle3 init {path}", ExitCode.NOT_A_RUN, "not_a_run")
+        why = run.no_folder or f"{path}: holds no run.toml; make a run with: eagle3 init {run.quoted}"
+        raise CommandFailed(why, ExitCode.NOT_A_RUN, "not_a_run")
     return run
 
 

@@ -204,10 +204,15 @@ class Control:
         return [data.name for data in status.datasets if not is_pretokenized(data)]
 
     def _set_concurrency(self, wanted: int) -> None:
+        if self.refused():
+            return
         self._asked_concurrency = wanted
         self._send(f"concurrency {wanted}", Set(concurrency=wanted))
 
     def _send(self, what: str, command: Command) -> None:
+        """Send a command; not where the past came on the screen while a dialog was being made or was open."""
+        if self.refused():
+            return
         self._app.say(f"{what}: asking the daemon ...")
         self._app.run_worker(self._answer(what, command), group="control")
 

@@ -41,7 +41,7 @@ def progress_text(progress: Progress, data: DatasetStatus) -> str:
 
 
 def left_parts(status: RunStatus) -> list[str]:
-    """Return how far it is, when it is done and how sure that is; why nobody can say, where that is not said above."""
+    """Return how far it is, when it is done and how sure that is; why nobody can say, where anybody could."""
     totals, parts = status.totals, []
     progress = overall_progress(status)
     if progress is not None:
@@ -51,12 +51,17 @@ def left_parts(status: RunStatus) -> list[str]:
         if totals.eta_s and totals.eta_low_s is not None and totals.eta_high_s is not None:
             eta += f" (80 %: {human_duration(totals.eta_low_s)} to {human_duration(totals.eta_high_s)})"
         parts.append(eta)
-    elif totals.eta_why is not None and not (status.reason and status.reason in totals.eta_why):
-        parts.append(f"ETA unknown: {totals.eta_why}")
-    elif totals.eta_why is not None:
-        parts.append(f"ETA unknown: {status.state}, see above")
-    else:
+    elif totals.eta_why is not None and status.state is not RunState.WATCHING:
+        parts.append(f"ETA unknown: {_why(totals.eta_why, status.reason)}")
+    elif status.state is not RunState.WATCHING:  # nobody knows how much other tools have to do
         parts.append(f"ETA {UNKNOWN}")
     if totals.length_pct is not None:
         parts.append(f"ended by length {human_percent(totals.length_pct)}")
     return parts
+
+
+def _why(why: str, reason: str | None) -> str:
+    """Return why there is no time, without what the reason of the state says above: ``paused``."""
+    if reason is None:
+        return why
+    return reason.partition(":")[0] if why == reason else why.removesuffix(f": {reason}")

@@ -48,6 +48,8 @@ class Replaying:
         self._source: ReplaySource | None = None
         self._player: Player | None = None
         self._stop_ticking: Callable[[], None] | None = None
+        self._left: float | None = None
+        """The moment that was shown when one went elsewhere: until another one is, the line is ahead of the screens."""
         self._opening = False
         self._is_of_the_past = False
         """The replay was asked for from the start: its end is an end, and not the present."""
@@ -108,6 +110,7 @@ class Replaying:
         player, source, wall = self._player, self._source, self._clock()
         if player is None or source is None:
             return
+        self._left = self._shown()
         if what == "toggle":
             player.toggle(wall)
         elif what == "move":
@@ -129,6 +132,7 @@ class Replaying:
     def jump(self, at: float) -> None:
         """Go to a moment, Unix seconds."""
         if self._player is not None:
+            self._left = self._shown()
             self._player.jump(at, self._clock())
             self.tick()
 
@@ -157,6 +161,12 @@ class Replaying:
             line = Scrubber(self._app.look, id="scrubber")
             screen.mount(line)
             screen.reserve(1)
-        at = player.at(self._clock())
-        outline = source.outline
-        line.put(Playing(at, outline.begin, outline.end, player.speed, player.paused, outline.marks))
+        wall, outline, shown = self._clock(), source.outline, self._shown()
+        at = player.at(wall) if shown is None or shown == self._left else shown
+        ended = player.is_at_end(wall) and not player.paused
+        line.put(Playing(at, outline.begin, outline.end, player.speed, player.paused, outline.marks, ended))
+
+    def _shown(self) -> float | None:
+        """Return the moment that the screens show; None: it is the present yet. A replay that plays is ahead of it."""
+        view = self._app.feed.view()
+        return view.status.at if view.replays and view.status is not None else None

@@ -19,6 +19,9 @@ from eagle3_tui.text import wrap
 
 _WIDTH: Final = 110
 _LEAST_COMMENT: Final = 40
+FIRST_SERVER: Final = "http://127.0.0.1:30000"
+TOKENIZER_PLACE: Final = "FOLDER-OF-THE-MODELS-TOKENIZER"
+"""What is to be replaced."""
 _FIRST: Final = ("run", "servers", "datasets", "sampling")
 
 
@@ -49,7 +52,7 @@ def run_toml(
     stages = ["generate"] if extract is None else ["generate", "extract"]
     given: dict[str, list[dict[str, Any] | None]] = {
         "run": [{"name": name, "stages": stages}],
-        "servers": [{"url": "http://127.0.0.1:30000"}],
+        "servers": [{"url": FIRST_SERVER}],
         "datasets": [_given(dataset) for dataset in datasets],
         "sampling": [{"temperature": 0.6, "max_new_tokens": 8192}],
         "generate": [{"concurrency": 256}],
@@ -57,7 +60,7 @@ def run_toml(
     if extract is not None:
         given["extract"] = [extract]
     if holds_text:
-        given["tokenizer"] = [{"path": "FOLDER-OF-THE-MODELS-TOKENIZER"}]
+        given["tokenizer"] = [{"path": TOKENIZER_PLACE}]
     blocks = []
     for field in sorted(msgspec.structs.fields(RunConfig), key=_rank):
         table, is_list = _table_of(field)

@@ -64,17 +64,22 @@ def state_text(status: RunStatus) -> str:
     return f"{status.state}, {human_exact(given_up(status.totals))} given up" if gave_up(status) else status.state
 
 
+def _ended_text(status: RunStatus) -> str:
+    """Return the state of a finished run with its reason: ``finished: target reached``."""
+    return state_text(status) + (f": {visible(status.reason)}" if status.reason else "")
+
+
 def summary_line(status: RunStatus) -> str:
     """Return the status in one line, for logs."""
     totals = status.totals
     parts = [
         human_time(status.at),
         visible(status.run),
-        state_text(status),
+        _ended_text(status) if status.state is RunState.FINISHED else state_text(status),
         f"{human_exact(totals.done)}/{human_exact(totals.to_answer)} done",
         f"{human_exact(totals.completion_tokens)} tokens",
         f"{human_rate(totals.tokens_per_s)} tok/s",
-        f"ETA {human_duration(totals.eta_s)}",
+        "ETA done" if status.state is RunState.FINISHED else f"ETA {human_duration(totals.eta_s)}",
         f"failed {human_exact(totals.failed)}",
     ]
     if totals.hidden is not None:
@@ -117,6 +122,7 @@ def _header(status: RunStatus, width: int, signs: Signs) -> list[str]:
     ):
         if value:
             counts.append(f"{name} {human_exact(value)}")
+    left = left_parts(status)
     speed = f"{human_rate(totals.tokens_per_s)} tok/s now, {human_rate(totals.tokens_per_s_run)} run"
     return [
         _apart(f"{visible(status.run)}  {state}", elapsed, width, signs),
@@ -125,7 +131,7 @@ def _header(status: RunStatus, width: int, signs: Signs) -> list[str]:
         _apart(tokens, speed, width, signs),
         *wrap("   ".join(counts), width, rest="  "),
         *store_lines(status, width),
-        *wrap("   ".join(left_parts(status)), width, rest="  "),
+        *(wrap("   ".join(left), width, rest="  ") if left else []),
     ]
 
 
@@ -185,7 +191,9 @@ def _with_stored(table: list[tuple[str, ...]], datasets: list[DatasetStatus], wi
 
 def _row(dataset: DatasetStatus) -> tuple[str, ...]:
     target = UNKNOWN if not dataset.target_tokens else human_percent(_share(dataset))
-    left = {DatasetStage.FINISHED: "done", DatasetStage.PRETOKENIZED: UNKNOWN}
+    left = "done" if dataset.eta_s == 0.0 else human_duration(dataset.eta_s)
+    if dataset.stage is DatasetStage.PRETOKENIZED:
+        left = UNKNOWN
     return (
         dataset.name,
         UNKNOWN if dataset.stage is None else _STAGE.get(dataset.stage, str(dataset.stage)),
@@ -196,9 +204,7 @@ def _row(dataset: DatasetStatus) -> tuple[str, ...]:
         human_rate(dataset.avg_completion_tokens),
         human_rate(dataset.tokens_per_s),
         human_count(dataset.failed),
-        human_duration(dataset.eta_s)
-        if dataset.stage is None
-        else left.get(dataset.stage, human_duration(dataset.eta_s)),
+        left,
     )
 
 

@@ -13,7 +13,7 @@ from contracts.details.windows import lines_before
 from contracts.fold.dataset import DatasetFold
 from contracts.fold.failures import SampleFailure
 from contracts.fold.run import RunFold
-from contracts.records import Failure, FailureClass, NextStep, Stage
+from contracts.records import CaptureCheck, Failure, FailureClass, NextStep, Stage
 from contracts.run_dir import FAILURES
 
 LISTED: Final = 500
@@ -41,18 +41,38 @@ class FailureGroup(msgspec.Struct, frozen=True):
     """The newest of them, as it is."""
     datasets: tuple[str, ...]
     open: int
-    """Samples that have no answer (or no hidden states) yet."""
+    """Samples that have no answer (or no hidden states) yet, those left out by a rule not counted."""
     retrying: int
     """Of the open ones, those that are tried again by themselves."""
     solved: int
     """Samples that have their answer (or hidden states) by now."""
     last_at: float | None
     check: str | None = None
+    left_out: int = 0
+    """Samples that a rule leaves out of the store: too long, or nothing in them to learn from."""
 
     @property
     def can_retry(self) -> bool:
         """Whether a retry would do anything: invalid input has to be mended in its file first."""
         return self.open > 0 and self.error not in (FailureClass.INVALID_INPUT, IN_RESPONSES)
+
+    @property
+    def instead(self) -> str:
+        """What helps where a retry does nothing."""
+        if self.check == CaptureCheck.NOTHING_TO_LEARN:
+            return "no token of it would be learnt from, and a retry changes nothing of that"
+        if self.check == CaptureCheck.TOO_LONG:
+            return (
+                "raise max_tokens of the data set, end the daemon, then: eagle3 retry RUN --error invalid_input, "
+                "and start it again"
+            )
+        if self.check == CaptureCheck.NO_IDS:
+            return "mend the response, end the daemon, then: eagle3 retry RUN --error invalid_input, and start it again"
+        if self.error == FailureClass.INVALID_INPUT:
+            return "mend the prompt file; it is read anew at each start"
+        if self.error == IN_RESPONSES:
+            return "another tool wrote it: there is no attempt of this run to repeat"
+        return "nothing of it is open"
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -122,7 +142,7 @@ class _Sum:
 
     def __init__(self, first: FailureGroup) -> None:
         self._newest = first
-        self._open = self._retrying = self._solved = 0
+        self._open = self._retrying = self._solved = self._left_out = 0
         self._datasets: dict[str, None] = {}
 
     def add(self, dataset: str, part: FailureGroup) -> None:
@@ -130,6 +150,7 @@ class _Sum:
         self._open += part.open
         self._retrying += part.retrying
         self._solved += part.solved
+        self._left_out += part.left_out
         if (part.last_at or 0.0) >= (self._newest.last_at or 0.0):
             self._newest = part
 
@@ -140,6 +161,7 @@ class _Sum:
             open=self._open,
             retrying=self._retrying,
             solved=self._solved,
+            left_out=self._left_out,
         )
 
 
@@ -169,18 +191,22 @@ def _sampled(
     newest: dict[tuple[FailureClass, str], SampleFailure] = {}
     for key, failure in failures:
         kind = failure.error, failure.message.translate(_SKELETON)
-        count = counts.setdefault(kind, [0, 0, 0])
+        count = counts.setdefault(kind, [0, 0, 0, 0])
         if key in solved:
             count[2] += 1
+        elif failure.is_skipped:
+            count[3] += 1
         else:
             count[0] += 1
             count[1] += failure.next is NextStep.RETRY
         if kind not in newest or newest[kind].at <= failure.at:
             newest[kind] = failure
-    for (error, skeleton), (unsolved, retrying, done) in counts.items():
+    for (error, skeleton), (unsolved, retrying, done, left_out) in counts.items():
         last = newest[error, skeleton]
         form = message_form(last.message)
-        yield FailureGroup(stage, error, form, last.message, (name,), unsolved, retrying, done, last.at, last.check)
+        yield FailureGroup(
+            stage, error, form, last.message, (name,), unsolved, retrying, done, last.at, last.check, left_out
+        )
 
 
 def _said(error: str, messages: Iterable[str], name: str) -> Iterator[FailureGroup]:

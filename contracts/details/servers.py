@@ -11,6 +11,8 @@ from contracts.details.windows import counted, lines_before
 from contracts.fold.run import RunFold
 from contracts.journal.extent import whole
 from contracts.records import Event, ServerReading, ServerSample, Severity
+from contracts.run_config import Alerts
+from contracts.status import DaemonStatus
 
 KEPT: Final = 40
 """Events of a server that are listed."""
@@ -50,7 +52,9 @@ class ServerDetail(msgspec.Struct, frozen=True):
 
     url: str
     reading: ServerReading | None
-    """The newest telemetry; None without any."""
+    """How it is now; None where nobody says: no daemon runs, or its telemetry has stopped."""
+    last: ServerReading | None
+    """How it was when it was read last, however long ago (`ServersDetail.read_at`); None: it never was."""
     configured: bool
     """Whether run.toml names it."""
     arguments: dict[str, Any]
@@ -70,6 +74,8 @@ class ServersDetail(msgspec.Struct, frozen=True):
     """All of them."""
 
     servers: tuple[ServerDetail, ...]
+    read_at: float | None
+    """When servers were read last, Unix seconds; None: never."""
     sampling: dict[str, Any]
     """What every request asks for."""
     dump_dir: str | None
@@ -85,8 +91,13 @@ _ABOUT: Final = msgspec.json.Decoder(About)
 _SAMPLE: Final = msgspec.json.Decoder(ServerSample)
 
 
-def servers_detail(fold: RunFold, now: float) -> ServersDetail:
+def servers_detail(fold: RunFold, now: float, daemon: DaemonStatus | None) -> ServersDetail:
     """Return what is known of every server that run.toml or telemetry names.
+
+    Args:
+        fold: Of the run.
+        now: The present, on the time scale of the records.
+        daemon: Whether one is there to read servers; None: not known yet.
 
     Raises:
         OSError: Events or telemetry cannot be read.
@@ -95,6 +106,7 @@ def servers_detail(fold: RunFold, now: float) -> ServersDetail:
     configured = [] if config is None else [server.url.rstrip("/") for server in config.servers]
     sample = fold.telemetry.server
     readings = {} if sample is None else {reading.url.rstrip("/"): reading for reading in sample.servers}
+    current = readings if sample is not None and _is_current(sample, fold, now, daemon) else {}
     urls = list(dict.fromkeys([*configured, *readings]))
     history, events = _rates(fold, now), _events(fold, now)
     extracts = config is not None and config.extracts
@@ -104,9 +116,18 @@ def servers_detail(fold: RunFold, now: float) -> ServersDetail:
         abouts, trouble = _by_then(abouts, now, trouble)
     return ServersDetail(
         servers=tuple(
-            _server(url, readings.get(url), url in configured, events.get(url, []), abouts, history.get(url, ()))
+            _server(
+                url,
+                current.get(url),
+                readings.get(url),
+                url in configured,
+                events.get(url, []),
+                abouts,
+                history.get(url, ()),
+            )
             for url in urls
         ),
+        read_at=None if sample is None else sample.at,
         sampling={} if config is None else dict(config.sampling),
         dump_dir=None if folder is None else str(folder),
         dump_trouble=trouble,
@@ -114,9 +135,18 @@ def servers_detail(fold: RunFold, now: float) -> ServersDetail:
     )
 
 
+def _is_current(sample: ServerSample, fold: RunFold, now: float, daemon: DaemonStatus | None) -> bool:
+    """Whether the newest readings are of the present: of the daemon that runs, and as fresh as no alert is about."""
+    if daemon is None or not daemon.alive or (daemon.since is not None and sample.at < daemon.since):
+        return False
+    limits = Alerts() if fold.config is None else fold.config.alerts
+    return now - sample.at < limits.telemetry_stale_s
+
+
 def _server(
     url: str,
     reading: ServerReading | None,
+    last: ServerReading | None,
     configured: bool,
     own: list[Event],
     abouts: list[About],
@@ -135,6 +165,7 @@ def _server(
     return ServerDetail(
         url=url,
         reading=reading,
+        last=last,
         configured=configured,
         arguments=arguments,
         findings=tuple(findings),

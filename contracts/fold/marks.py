@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from contracts.records import Event
+from contracts.wording import with_dataset
 
 KEPT: Final = 1000
 
@@ -32,9 +33,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 def mark_text(event: Event) -> str:
     """Return what an event says, with the data set that it is about where its words do not name it."""
-    if event.dataset is None or event.dataset in event.message:
-        return event.message
-    return f"{event.dataset}: {event.message}"
+    return with_dataset(event.dataset, event.message)
 
 
 class Marks:

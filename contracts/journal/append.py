@@ -20,6 +20,7 @@ from typing import Final
 from contracts.journal.durable import sync_folder
 from contracts.journal.stale import StaleFileError, retry_stale
 from contracts.journal.tail import is_whole_record
+from contracts.run_place import RunPlace
 
 _STEP: Final = 1 << 16
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -65,21 +66,31 @@ class Journal:
     Args:
         path: The file; made, with its folder, when missing.
         write: Replaced in tests that fill the disk.
+        place: The run folder that the file is of: nothing is made at its path while it is not there.
 
     Raises:
+        RunAwayError: The run folder is not there any more.
         OSError: It cannot be opened or repaired.
     """
 
-    def __init__(self, path: Path, write: Callable[[int, bytes], int] = os.write) -> None:
+    def __init__(
+        self, path: Path, write: Callable[[int, bytes], int] = os.write, *, place: RunPlace | None = None
+    ) -> None:
         self.path = path
         self._write = write
+        self._place = place
         self._swapping = threading.Lock()
         """Held while the descriptor is taken or replaced: another thread may be syncing meanwhile."""
         self._unclean = False
         """The rest of a failed batch could not be taken back: that comes before anything else is appended."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._make_folder()
         self.repair = repair_torn_tail(path)
         self._open()
+
+    def _make_folder(self) -> None:
+        if self._place is not None:
+            self._place.check()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def _open(self) -> None:
         self._descriptor, is_new = retry_stale("open", self.path, lambda: _open_for_append(self.path))
@@ -93,6 +104,7 @@ class Journal:
 
         Raises:
             NoRoomError: The disk is full; the file is as it was.
+            RunAwayError: The run folder is not there any more; the file is as it was.
             OSError: Any other failure; the file is as it was.
         """
         retry_stale("write", self.path, lambda: self._append(batch))
@@ -147,13 +159,15 @@ class Journal:
 
         Somebody may have moved, deleted or cut it, or another host may have replaced it (ESTALE).
         """
-        if not self._is_in_place():
+        in_place = self._is_in_place()
+        goes_along = not in_place and self._goes_along()
+        if not in_place and not goes_along:
             self._follow()
         if self._unclean:
             os.ftruncate(self._descriptor, self._size)
             self._unclean = False
         size = os.fstat(self._descriptor).st_size
-        if size != self._size:
+        if size != self._size and not goes_along:
             self._note_repair(repair_torn_tail(self.path))
             self._size = os.fstat(self._descriptor).st_size
 
@@ -169,10 +183,17 @@ class Journal:
             return False
         return (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)
 
+    def _goes_along(self) -> bool:
+        """Whether the last lines go to where the file was moved together with its run folder."""
+        place = self._place
+        if place is None or not place.ending or place.trouble() is None:
+            return False
+        return os.fstat(self._descriptor).st_nlink > 0
+
     def _follow(self) -> None:
         """Open the path again: data belongs where readers look."""
         before, size, old = self._identity, self._size, self._descriptor
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._make_folder()
         repair = repair_torn_tail(self.path)
         self._open()
         with self._swapping:

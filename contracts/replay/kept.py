@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +14,7 @@ from contracts.fold.run import RunFold
 from contracts.journal.tail import Position
 
 MOST_BYTES: Final = 64 << 20
-"""Of all that is kept."""
+"""Of all that is kept beside the base."""
 LEAST_STEP_S: Final = 60.0
 """The nearest moment that is kept lies so far before the one that is shown."""
 _PART: Final = 4
@@ -37,39 +38,49 @@ class _Moment:
 
 
 class Kept:
-    """Some moments, the last used ones, in bounded memory."""
+    """The base of a recording, from where any moment can be reached, and some moments after it, the last used ones.
+
+    Args:
+        most_bytes: Of those; one that alone is larger is not kept.
+    """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
+        self._base: _Moment | None = None
         self._moments: list[_Moment] = []
         """The last used one last."""
+        self._too_large_from = math.inf
+        """A fold grows with time: those from here on need not be tried, which takes seconds each."""
 
     def best(self, at: float) -> float | None:
         """Return the newest kept moment that is not later than another; None: there is none."""
-        return max((moment.at for moment in self._moments if moment.at <= at), default=None)
+        kept = self._moments if self._base is None else [self._base, *self._moments]
+        return max((moment.at for moment in kept if moment.at <= at), default=None)
+
+    def keep_base(self, fold: RunFold, at: float) -> None:
+        """Keep a fold as it is, and for good."""
+        self._base = _moment(fold, at)
 
     def keep(self, fold: RunFold, at: float) -> None:
         """Keep a fold as it is; what was used longest ago makes room."""
-        if any(moment.at == at for moment in self._moments):
+        if self.best(at) == at or at >= self._too_large_from:
             return
-        moment = _Moment(
-            at,
-            {
-                name: _Dataset(
-                    msgspec.msgpack.encode(dataset.state), {file: tail.position for file, tail in dataset.tails.items()}
-                )
-                for name, dataset in fold.datasets.items()
-            },
-        )
+        moment = _moment(fold, at)
+        if moment.size > self._most_bytes:
+            self._too_large_from = at
+            return
         self._moments.append(moment)
         while sum(each.size for each in self._moments) > self._most_bytes:
             del self._moments[0]
 
     def restore(self, fold: RunFold, at: float) -> None:
         """Put a kept moment into a fold that has read nothing yet; its next poll goes on from there."""
-        place = next(place for place, moment in enumerate(self._moments) if moment.at == at)
-        moment = self._moments.pop(place)
-        self._moments.append(moment)
+        if self._base is not None and self._base.at == at:
+            moment = self._base
+        else:
+            place = next(place for place, moment in enumerate(self._moments) if moment.at == at)
+            moment = self._moments.pop(place)
+            self._moments.append(moment)
         for name, kept in moment.datasets.items():
             dataset = fold.datasets.get(name)
             if dataset is None:
@@ -77,6 +88,18 @@ class Kept:
             dataset.state = msgspec.msgpack.decode(kept.state, type=DatasetState)
             for file, position in kept.positions.items():
                 dataset.tails[file].position = position
+
+
+def _moment(fold: RunFold, at: float) -> _Moment:
+    return _Moment(
+        at,
+        {
+            name: _Dataset(
+                msgspec.msgpack.encode(dataset.state), {file: tail.position for file, tail in dataset.tails.items()}
+            )
+            for name, dataset in fold.datasets.items()
+        },
+    )
 
 
 def stops(since: float, at: float) -> Iterator[float]:

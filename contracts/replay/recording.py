@@ -13,7 +13,7 @@ import msgspec
 
 from contracts.fold.events import ALERT_OF, ALERT_RAISED, PAUSED, RESUMED, STARTED, STOPPED
 from contracts.fold.lines import decoded_lines
-from contracts.fold.marks import Mark, MarkKind
+from contracts.fold.marks import Mark, MarkKind, mark_text
 from contracts.fold.places import Places
 from contracts.fold.run import RunFold
 from contracts.journal.stale import retry_stale
@@ -81,7 +81,7 @@ class Course:
             return
         if not self.notes or event.at > self.notes[-1]:
             self.notes.append(event.at)
-        text = event.message if event.dataset is None else f"{event.dataset}: {event.message}"
+        text = mark_text(event)
         if event.kind == STARTED:
             pid = event.data.get("pid")
             if self.sessions:

@@ -99,7 +99,7 @@ class ReplaySource:
                 self._kept.restore(self.fold, kept)
         if kept is None:
             self._poll(self._base)  # it holds the prompts, whatever the moment
-            self._kept.keep(self.fold, self._base)
+            self._kept.keep_base(self.fold, self._base)
         for stop in stops(self._past.at, wanted):
             self._poll(stop)
             self._kept.keep(self.fold, stop)

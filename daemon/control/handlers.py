@@ -119,7 +119,8 @@ class Handlers:
     def _pause(self, reason: str | None) -> commands.Reply:
         if not self._daemon.pause(reason or "by command"):
             return _done("it was paused already")
-        return _done("paused: nothing new is sent; what is in flight finishes. Go on with: eagle3 resume")
+        run = self._daemon.fold.run.quoted
+        return _done(f"paused: nothing new is sent; what is in flight finishes. Go on with: eagle3 resume {run}")
 
     def _resume(self) -> commands.Reply:
         if not self._daemon.resume():
@@ -142,7 +143,7 @@ class Handlers:
         record = Requeue(at=self._daemon.clock.now(), error=command.error, sample_id=command.sample_id)
         done = self._daemon.requeue(record, command.dataset)
         if not done:
-            return commands.Reply(ok=True, message=nothing_to_retry(command), result={"samples": 0})
+            return commands.Reply(ok=True, message=nothing_to_retry(self._daemon.fold, command), result={"samples": 0})
         self._daemon.events.emit(Severity.INFO, "control.retry", str(done), dataset=command.dataset)
         return commands.Reply(ok=True, message=str(done), result={"samples": done.samples})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -182,6 +183,7 @@ class Completing:
         norm: NormWeight | None,
         vocab_size: int | None,
     ) -> list[str]:
+        _see(store.folder if records else self._run.stores)
         return write_dataset_files(
             store.layout,
             store.folder,
@@ -196,4 +198,15 @@ class Completing:
         extract = self._config.extract
         if extract.draft_vocab_size is None or vocab_size is None:
             return []
+        _see(self._run.stores)
         return write_run_maps(extract.layout, self._run.stores, counts, extract.draft_vocab_size, vocab_size)
+
+
+def _see(folder: Path) -> None:
+    """See that what is written beside samples is not all there is: stores may have been moved away.
+
+    Raises:
+        OSError: The folder is gone.
+    """
+    if not folder.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "was moved or deleted: put it back", str(folder))

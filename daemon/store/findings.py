@@ -82,7 +82,7 @@ class StoreReport(msgspec.Struct, kw_only=True):
     first: list[Finding] = []
     """The first `KEPT` findings of each kind."""
     notes: list[str] = []
-    """What could not be looked at, and why."""
+    """What was not looked at, and why."""
 
     def add(self, finding: Finding) -> None:
         """Count a finding, and keep it when it is among the first of its kind."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -116,6 +117,25 @@ def agree(path: Path, record: StoredSample, *, tokens: int, slots: int, hidden_s
             raise StoreError(f"{path} has {found} {what}, its index record says {said}")
     if dtype != record.dtype:
         raise StoreError(f"{path} holds {dtype}, its index record says {record.dtype}")
+
+
+_TENSORS: Final = (".safetensors", ".ckpt", ".ckpt.gz", ".pt", ".e3s")
+"""How names of samples end, in any layout."""
+
+
+def find_foreign(folder: Path, ours: Iterable[Path], files: Container[str]) -> list[str]:
+    """Return the files of tensors in a store that are not of this store, sorted: nobody reads or removes them.
+
+    Args:
+        folder: The data set's store.
+        ours: Files below it that no record accounts for, but that have names of its samples.
+        files: All others of its own: of samples, and beside them.
+    """
+    known = {path.relative_to(folder).as_posix() for path in ours}
+    found = []
+    for parent, _, names in os.walk(folder):
+        found += [Path(parent, name).relative_to(folder).as_posix() for name in names if name.endswith(_TENSORS)]
+    return sorted(name for name in found if name not in known and name not in files)
 
 
 def find_strays(folder: Path, records: list[StoredSample], is_sample: Callable[[Path], bool]) -> list[Path]:

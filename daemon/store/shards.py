@@ -45,7 +45,9 @@ class Shards:
         """
         with self._lock:
             path, offset = self._next_place(document.nbytes)
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            # Only at its start: a shard that was moved away would begin again with a hole, as long as it should be.
+            made = 0 if offset else os.O_CREAT
+            descriptor = os.open(path, os.O_WRONLY | made | os.O_CLOEXEC, 0o666)
             try:
                 # One sync at a time costs no more than several: they all wait for the same disk.
                 self._write(path, descriptor, document, offset)

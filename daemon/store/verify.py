@@ -16,6 +16,7 @@ from contracts.run_config import ConfigError, Extract
 from contracts.run_dir import RunDir
 from contracts.sample_id import sample_key
 from contracts.status import RunState
+from contracts.wording import counted
 from daemon.prompts.index import PromptIndex
 from daemon.prompts.refusals import PromptError
 from daemon.store.cheap_checks import (
@@ -35,6 +36,7 @@ from daemon.store.findings import Finding, Kind, StoreReport, VerifyReport
 from daemon.store.index import Index, read_index
 from daemon.store.layout import Layout
 from daemon.store.layouts import make_layout
+from daemon.store.reading import find_foreign
 from daemon.store.sequences import Expected, expected_sequences, open_prompts
 from daemon.store.unrecorded import pieces_of
 
@@ -43,6 +45,8 @@ Progress = Callable[[str, StoreReport, int], None]
 
 _NOT_REPAIRED: Final = frozenset({Kind.UNREADABLE, Kind.NOT_STORED, Kind.PROMPTS})
 """Kinds that a repair does nothing about, also where they name a sample."""
+_NAMED: Final = 3
+"""So many files of others are named in a note."""
 _OF_FILES: Final = frozenset({Kind.STRAY, Kind.TAIL, Kind.INDEX})
 """Kinds that name no sample and are repaired."""
 
@@ -198,6 +202,7 @@ class _Verification:
             store.report.notes.append("a daemon is at work here: files that no record accounts for are not looked for")
             return
         self._beside()
+        self._foreign()
         self._add(tails(records.values(), sizes))
         for piece in pieces_of(store.layout, store.folder, list(records.values())):
             if piece.stretch is None or piece.stretch.whole:
@@ -215,6 +220,16 @@ class _Verification:
             if there.get(name) != size:
                 what = "is missing" if name not in there else f"has {there[name]} bytes instead of {size}"
                 store.add(Finding(kind=Kind.BESIDE, what=f"{name} {what}", file=name))
+
+    def _foreign(self) -> None:
+        """Name files that somebody else put there; nothing is known of them, so nothing is wrong with them."""
+        store, records = self._store, list(self._records.values())
+        own = {record.file for record in records}.union(files_beside(store.folder))
+        names = find_foreign(store.folder, store.layout.strays(records), own)
+        if names:
+            first = ", ".join(names[:_NAMED]) + (" first" if len(names) > _NAMED else "")
+            note = f"not of this store, neither read nor removed: {counted(len(names), 'file')}, {first}"
+            store.report.notes.append(note)
 
     def _against_prompts(self, prompts: PromptIndex, finished: bool) -> None:
         """Which samples there must be, and which there are."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from collections.abc import Iterator
@@ -114,20 +115,29 @@ def new_file(path: Path) -> Iterator[Output]:
 
 
 class Folders:
-    """The folders of one store, made when first needed so that their names last too."""
+    """The folders of one store, made when first needed so that their names last too.
+
+    The store's own is made once: should it be gone later, it was moved, and a second one in its place would be half a
+    store.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._lock = threading.Lock()
         self._ready: set[Path] = set()
+        self._was_there = root.is_dir()
 
     def ready(self, folder: Path) -> Path:
         """Make a folder (the store's own, or one below it) and return it.
 
         Raises:
-            OSError: It cannot be made.
+            OSError: It cannot be made, or the store is gone.
         """
         with self._lock:
+            if self._was_there and not self._root.is_dir():
+                raise FileNotFoundError(
+                    errno.ENOENT, "the folder of the store was moved or deleted: put it back", str(self._root)
+                )
             if folder not in self._ready:
                 chain = [folder, *folder.parents]
                 # Names down from the store's own are synced even if they are there: a process that made them may have
@@ -137,6 +147,7 @@ class Folders:
                 for path in to_sync:
                     sync_folder(path.parent)
                 self._ready.add(folder)
+                self._was_there = True
         return folder
 
 

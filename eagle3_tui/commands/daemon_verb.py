@@ -51,7 +51,7 @@ def text_of(command: Sequence[str], nothing: str) -> str:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=environment(), check=False)
     if done.returncode != ExitCode.OK:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise CommandFailed(words[-1] if words else nothing, done.returncode)
+        raise _failed(words[-1] if words else nothing, done.returncode)
     return done.stdout.decode()
 
 
@@ -87,4 +87,9 @@ def call(command: Sequence[str], kind: type[_T], nothing: str = "it printed no r
         return msgspec.json.decode(printed.out, type=kind), printed
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         said = words[-1] if words else f"{nothing}: {error}"
-        raise CommandFailed(said, printed.code or ExitCode.FAILED) from error
+        raise _failed(said, printed.code or ExitCode.FAILED) from error
+
+
+def _failed(said: str, code: int) -> CommandFailed:
+    """Return the failure of a verb; its arguments are ours, so what it calls wrong is run.toml."""
+    return CommandFailed(said, code, "config" if code == ExitCode.USAGE else "failed")

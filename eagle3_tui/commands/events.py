@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
 
-from contracts.control_client import follow, socket_of
+from contracts.control_client import DaemonNotRunning, follow, socket_of
 from contracts.exit_codes import ExitCode
 from contracts.monitor import Monitor
 from contracts.records import Event, encode_line
+from contracts.status import RunState
+from contracts.wording import with_dataset
 from eagle3_tui.arguments import add_run, describe, natural, run_dir
 from eagle3_tui.text import human_time, visible
 
@@ -24,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "eagle3 events my_run --follow",
         (ExitCode.OK, ExitCode.FAILED, ExitCode.USAGE, ExitCode.STOPPED, ExitCode.NOT_A_RUN),
-        "The last events of a run. Without --follow no daemon is needed.",
+        "The last events of a run. --follow needs a daemon: without one it prints them all the same, and says why no\n"
+        "more come; that is no failure of a run that is finished.",
     )
 
 
@@ -38,15 +42,27 @@ def run(arguments: argparse.Namespace) -> int:
 
 def event_line(event: Event) -> str:
     """Return an event as a line for people."""
-    place = f"{visible(event.dataset)}: " if event.dataset and event.dataset not in event.message else ""
     day = time.strftime("%m-%d", time.localtime(event.at))
-    return f"{day} {human_time(event.at)}  {event.severity:<8}  {place}{visible(event.message)}"
+    return f"{day} {human_time(event.at)}  {event.severity:<8}  {visible(with_dataset(event.dataset, event.message))}"
 
 
-def _events(arguments: argparse.Namespace) -> Iterable[Event]:
-    if arguments.follow:
-        run = run_dir(arguments.run)
-        return follow(socket_of(run), arguments.last, run=run.path)
+def _events(arguments: argparse.Namespace) -> Iterator[Event]:
+    if not arguments.follow:
+        yield from _last(arguments)[0]
+        return
+    run = run_dir(arguments.run)
+    try:
+        yield from follow(socket_of(run), arguments.last, run=run.path)
+    except DaemonNotRunning:
+        events, state = _last(arguments)
+        yield from events
+        if state is not RunState.FINISHED:
+            raise
+        print(f"{visible(run.path)} is finished: no daemon is running, and nothing more comes", file=sys.stderr)
+
+
+def _last(arguments: argparse.Namespace) -> tuple[list[Event], RunState]:
+    """Return what the files say: the last events, and how the run is."""
     monitor = Monitor(arguments.run)
-    monitor.refresh()
-    return monitor.last_events(arguments.last)
+    state = monitor.refresh().state
+    return monitor.last_events(arguments.last), state

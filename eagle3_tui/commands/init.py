@@ -15,7 +15,7 @@ from contracts.run_config import LAYOUTS, ConfigError, parse_run_config
 from contracts.run_dir import RunDir
 from eagle3_tui.arguments import describe, natural
 from eagle3_tui.failure import CommandFailed, UsageError
-from eagle3_tui.run_template import NewDataset, run_toml
+from eagle3_tui.run_template import FIRST_SERVER, TOKENIZER_PLACE, NewDataset, run_toml
 from eagle3_tui.text import encodable, visible
 
 _HEAD_BYTES: Final = 1 << 16
@@ -73,7 +73,20 @@ def run(arguments: argparse.Namespace) -> int:
         run.dataset(dataset.name).path.mkdir(parents=True, exist_ok=True)
     shown = visible(run.path)
     print(f"wrote {visible(run.config)}; look through it, then: eagle3 check {shown} && eagle3 start {shown}")
+    for line in _to_edit(run, datasets, holds_text):
+        print(f"  {line}")
     return ExitCode.OK
+
+
+def _to_edit(run: RunDir, datasets: list[NewDataset], holds_text: bool) -> list[str]:
+    """Say what nobody but the person can know: where a start would go wrong, or elsewhere than is meant."""
+    lines = [f"[[servers]] url: where SGLang listens, here {FIRST_SERVER}"]
+    if holds_text:
+        lines.append(f"[tokenizer] path: the model's local folder instead of {TOKENIZER_PLACE}")
+    if not datasets:
+        prompts = run.dataset(_EXAMPLE.name).prompts
+        lines.append(f"[[datasets]]: your prompt files, or put your prompts into {visible(prompts)}")
+    return lines
 
 
 def write_new(path: Path, text: str) -> None:
@@ -99,12 +112,13 @@ def datasets_of(files: Sequence[Path], folder: Path) -> list[NewDataset]:
     for file in files:
         if not file.is_file():
             raise CommandFailed(f"{file}: no such file")
-        if encodable(str(file.absolute())) != str(file.absolute()):
+        named = _as_named_in(folder, file)
+        if encodable(named) != named:
             raise CommandFailed(f"{file}: its path is not UTF-8, so run.toml can't name it; rename it")
         name = _name(file.name.split(".")[0], "dataset")
         if name in found:
             raise CommandFailed(f"{file}: there would be two data sets named {name}; rename one of the files")
-        found[name] = NewDataset(name, _as_named_in(folder, file))
+        found[name] = NewDataset(name, named)
     return list(found.values())
 
 
@@ -134,9 +148,11 @@ def _refuse_wrong(text: str) -> None:
 
 
 def _as_named_in(folder: Path, file: Path) -> str:
-    """Return the file's path relative to the run directory when it is in it, so that both can be moved together."""
-    absolute, root = file.absolute(), folder.absolute()
-    return os.fspath(absolute.relative_to(root) if absolute.is_relative_to(root) else absolute)
+    """Return the file's path relative to the run directory where it is in or beside it: both can be moved together."""
+    # Links on the way resolved: `..` of a linked folder is not where it is linked from.
+    absolute, root = file.parent.resolve() / file.name, folder.resolve()
+    around = root if root.parent == Path("/") else root.parent
+    return os.path.relpath(absolute, root) if absolute.is_relative_to(around) else os.fspath(file.absolute())
 
 
 def _name(text: str, otherwise: str) -> str:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from typing import Final
 
 from contracts.commands import Ping
@@ -23,8 +24,8 @@ START_S: Final = 60.0
 """Longest wait for the daemon's first answer."""
 _ASK_S: Final = 0.05
 _STARTING: Final = "starting"
-_SETTLE_S: Final = 1.0
-"""How long a daemon that answers is given to find out whether it has anything to do."""
+_SETTLE_S: Final = 10.0
+"""How long a daemon that answers is given to read its prompts: only then is known whether it has anything to do."""
 _STDERR: Final = "daemon.stderr"
 """What a daemon says before it has a log, and what Python or C says when it crashes."""
 
@@ -50,24 +51,34 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.foreground:
         sys.stdout.flush()
         os.execve(command[0], command, environment())
-    pid = start_detached(run)
+    started = start_detached(run)
     name = visible(run.path)
-    if pid is None:
+    if started.state == RunState.FINISHED:
         print(f"the daemon of {name} has nothing left to do and is ending; see: eagle3 status {name}")
-    else:
-        print(f"the daemon of {name} is running (pid {pid}); watch it with: eagle3 tui {name}")
+        return ExitCode.OK
+    at = " and still at its prompts" if started.state == _STARTING else ""
+    print(f"the daemon of {name} is running{at} (pid {started.pid}); watch it with: eagle3 tui {name}")
     return ExitCode.OK
 
 
-def start_detached(run: RunDir, timeout_s: float = START_S) -> int | None:
-    """Start the daemon so that it outlives us and return its pid once it answers; None: it ends, its work done.
+@dataclass(frozen=True)
+class Started:
+    """A daemon that was started."""
+
+    pid: int
+    state: str
+    """As it names it; ``finished`` also when it has ended by now, its work done."""
+
+
+def start_detached(run: RunDir, timeout_s: float = START_S) -> Started:
+    """Start the daemon so that it outlives us; return once it answers and knows what it has to do.
 
     Raises:
         CommandFailed: As for `wait_until_answers`.
     """
     process, said_from = launch(run)
     try:
-        return process.pid if wait_until_answers(run, process, said_from, timeout_s) else None
+        return Started(process.pid, wait_until_answers(run, process, said_from, timeout_s))
     finally:
         # It is meant to be left alone: nobody will ask how it ended.
         process.returncode = process.returncode or 0
@@ -90,21 +101,24 @@ def launch(run: RunDir) -> tuple[subprocess.Popen[bytes], int]:
 
 def wait_until_answers(
     run: RunDir, process: subprocess.Popen[bytes], said_from: int, timeout_s: float = START_S
-) -> bool:
-    """Wait until a daemon just launched answers; False: its work is done, it is ending or has ended.
+) -> str:
+    """Wait until a daemon just launched answers, and for a while until it knows what it has to do.
+
+    Returns:
+        Its state, as it names it; ``finished`` also when it has ended by now, its work done.
 
     Raises:
         CommandFailed: It ended, with its own words and exit code, or does not answer in time and goes on.
     """
     deadline = time.monotonic() + timeout_s
     settle = None
-    while (state := _answers(run, process.pid)) in (None, _STARTING):
+    while (state := _answers(run, process.pid)) is None or state == _STARTING:
         if state is not None:
             settle = time.monotonic() + _SETTLE_S if settle is None else settle
             if time.monotonic() > settle:
                 break
         if process.poll() == 0:
-            return False
+            return RunState.FINISHED
         if process.returncode is not None:
             raise _ended(run, process.returncode, said_from)
         if time.monotonic() > deadline:
@@ -113,7 +127,7 @@ def wait_until_answers(
                 f"in the background; see {run.log}, and later: eagle3 status {run.path}"
             )
         time.sleep(_ASK_S)
-    return state != RunState.FINISHED
+    return state
 
 
 def _answers(run: RunDir, pid: int) -> str | None:
@@ -133,4 +147,7 @@ def _ended(run: RunDir, code: int, said_from: int) -> CommandFailed:
         lines = [line for line in said.read().decode("utf-8", "replace").splitlines() if line.strip()]
     if not lines:
         return CommandFailed(f"{run.path}: the daemon ended with code {code} and said nothing; see {run.log}", code)
+    if code == ExitCode.STOPPED:  # it did start, and ended: none of its data sets can be used
+        more = f" (and {len(lines) - 1} more like this; see: eagle3 events {run.path})" if len(lines) > 1 else ""
+        return CommandFailed(f"the daemon ended, for nothing can be sent: {lines[0]}{more}")
     return CommandFailed(lines[-1].removeprefix("eagle3: "), code)

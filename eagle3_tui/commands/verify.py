@@ -68,6 +68,8 @@ class Store(msgspec.Struct):
     examined: int
     not_stored: int
     given_up: int
+    retried: int
+    left_out: int
     counts: dict[str, int]
     first: list[Finding]
     notes: list[str]
@@ -116,7 +118,7 @@ def report_lines(report: Report, signs: Signs) -> Iterator[str]:
     if not report.stores:
         yield "nothing is stored: run.toml has no stage extract and there is no index of hidden states"
     for store in report.stores:
-        yield from _store_lines(store, signs)
+        yield from _store_lines(store, report.run, signs)
     found: dict[str, int] = {}
     for store in report.stores:
         for kind, count in store.counts.items():
@@ -132,7 +134,7 @@ def report_lines(report: Report, signs: Signs) -> Iterator[str]:
         yield from wrap(sentence, _WIDTH, first="> ", rest="  ")
 
 
-def _store_lines(store: Store, signs: Signs) -> Iterator[str]:
+def _store_lines(store: Store, run: str, signs: Signs) -> Iterator[str]:
     wrong = sum(store.counts.values())
     tokens = counted(store.tokens, "token") if store.tokens < 100_000 else f"{human_count(store.tokens)} tokens"
     size = f"{counted(store.samples, 'sample')}, {tokens}, {human_bytes(store.bytes)}"
@@ -150,9 +152,22 @@ def _store_lines(store: Store, signs: Signs) -> Iterator[str]:
     if store.not_stored:
         yield f"{_INDENT}not stored yet: {human_exact(store.not_stored)}"
     if store.given_up:
-        yield f"{_INDENT}given up: {human_exact(store.given_up)} (eagle3 retry puts them back)"
+        yield from wrap(
+            f"given up: {human_exact(store.given_up)}{_again(store, run)}", _WIDTH, first=_INDENT, rest=_INDENT
+        )
+    if store.left_out:
+        said = f"left out: {human_exact(store.left_out)} (too long, or nothing in them to learn from)"
+        yield from wrap(said, _WIDTH, first=_INDENT, rest=_INDENT)
     for note in store.notes:
         yield from wrap(note, _WIDTH, first=_INDENT, rest=_INDENT)
+
+
+def _again(store: Store, run: str) -> str:
+    """Say which of the given-up samples a retry puts back."""
+    if not store.retried:
+        return ""
+    whom = "them" if store.retried == store.given_up else human_exact(store.retried)
+    return f" (eagle3 retry {shlex.quote(run)} --dataset {shlex.quote(store.dataset)} puts {whom} back)"
 
 
 def _told(finding: Finding) -> str:

@@ -66,11 +66,13 @@ def _records(path: Path) -> list[dict[str, Any]]:
 
 
 def _compare(dataset: DatasetStatus, counted: Recount) -> list[str]:
+    # Where every prompt brings its answer there are no tokens to count, rather than none yet.
+    is_counted = counted.done > 0 or dataset.pretokenized != dataset.prompts
     pairs = (
         ("prompts", dataset.prompts, counted.prompts),
         ("done", dataset.done, counted.done),
-        ("prompt tokens", dataset.prompt_tokens, counted.prompt_tokens),
-        ("completion tokens", dataset.completion_tokens, counted.completion_tokens),
+        ("prompt tokens", dataset.prompt_tokens, counted.prompt_tokens if is_counted else None),
+        ("completion tokens", dataset.completion_tokens, counted.completion_tokens if is_counted else None),
         ("duplicates", dataset.duplicates, counted.twice),
         ("stored samples", dataset.hidden.stored if dataset.hidden else 0, counted.stored),
         ("stored tokens", dataset.hidden.tokens if dataset.hidden else 0, counted.stored_tokens),

@@ -52,7 +52,8 @@ def retryable(fold: RunFold, now: float) -> Retryable:
     halted = []
     for name, dataset in fold.datasets.items():
         for _, failure in (*dataset.given_up(), *dataset.extract_given_up_samples()):
-            counts[name, failure.error] = counts.get((name, failure.error), 0) + 1
+            if failure.is_helped_by(None):
+                counts[name, failure.error] = counts.get((name, failure.error), 0) + 1
         if dataset.failures.halted is not None:
             halted.append(Halted(name, Stage.GENERATE))
         if dataset.failures.extract_halted is not None:

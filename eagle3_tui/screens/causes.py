@@ -21,7 +21,7 @@ _FAILURES: Final = frozenset(
     }
 )  # fmt: skip
 _SERVERS: Final = frozenset({"no_progress", "server_down", "server_refused", "slow", "slow_requests"})
-_LOG: Final = frozenset({"heartbeat_stale", "telemetry_stale"})
+_LOG: Final = frozenset({"daemon_gone", "heartbeat_stale", "telemetry_stale"})
 
 
 def screen_for(target: Target, look: Look, feed: Feed, ask: Ask | None) -> DetailScreen:

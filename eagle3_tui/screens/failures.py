@@ -83,6 +83,7 @@ class FailuresScreen(DetailScreen):
         look = self.look
         self._list.put(overview.groups, 0.0 if status is None else status.at)
         unsolved = sum(each.open for each in overview.groups)
+        left_out = sum(each.left_out for each in overview.groups)
         where = "of all data sets" if self._dataset is None else f"of {self._dataset}"
         self.title_groups(
             [
@@ -90,6 +91,7 @@ class FailuresScreen(DetailScreen):
                 group(where, look.plain, look, shrink_to=10),
                 group(f"{human_exact(unsolved)} open", look.warn if unsolved else look.good, look),
                 group(f"{human_exact(sum(each.solved for each in overview.groups))} solved", look.plain, look, rank=1),
+                *([group(f"{human_exact(left_out)} left out", look.plain, look, rank=2)] if left_out else []),
             ]
         )
         facts = overview_facts(overview, look)
@@ -121,8 +123,7 @@ class FailuresScreen(DetailScreen):
         if chosen is None or self.ask is None:
             return
         if not chosen.can_retry:
-            why = "mend the prompt file" if chosen.error == FailureClass.INVALID_INPUT else "nothing of it is open"
-            self.say(f"{chosen.error}: nothing to try again: {why}", Severity.WARNING)
+            self.say(f"{chosen.error}: nothing to try again: {chosen.instead}", Severity.WARNING)
             return
         where = self._dataset or (chosen.datasets[0] if len(chosen.datasets) == 1 else None)
         about = "all data sets" if where is None else where
@@ -148,6 +149,7 @@ def group_facts(group_: FailureGroup, look: Look) -> list[Fact]:
         (f"{human_exact(group_.open)} open", look.warn if group_.open else look.plain),
         (f"{human_exact(group_.retrying)} tried again by themselves", look.plain),
         (f"{human_exact(given_up)} not", look.warn if given_up else look.plain),
+        *([(f"{human_exact(group_.left_out)} left out", look.plain)] if group_.left_out else []),
         (f"{human_exact(group_.solved)} solved since", look.plain),
     ]
     return [

@@ -12,6 +12,7 @@ from textual.widget import Widget
 
 from contracts.details.journal import EVENTS, LOG, Entry, Match, Page, find, page_after, page_before
 from contracts.records import Severity
+from contracts.wording import with_dataset
 from eagle3_tui.feed.state import Feed, View
 from eagle3_tui.keys import Key
 from eagle3_tui.screens.detail import BACK, MOVING, DetailScreen, Movable, bindings
@@ -282,8 +283,7 @@ def _mark(entry: Entry, now: float, look: Look) -> tuple[str, Style]:
 
 
 def _text(entry: Entry, now: float, look: Look) -> tuple[str, Style]:
-    about = f"{entry.dataset}: " if entry.dataset and entry.dataset not in entry.text else ""
-    return about + entry.text, look.dim if entry.severity is Severity.INFO else look.plain
+    return with_dataset(entry.dataset, entry.text), look.dim if entry.severity is Severity.INFO else look.plain
 
 
 COLUMNS: tuple[ListColumn[Entry], ...] = (

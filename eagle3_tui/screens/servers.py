@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import ClassVar
 
 from rich.style import Style
@@ -17,7 +18,7 @@ from eagle3_tui.screens.detail import BACK, MOVING, DetailScreen, Movable, bindi
 from eagle3_tui.text import UNKNOWN, human_duration, human_exact, human_percent, human_rate
 from eagle3_tui.widgets.detail import Fact, Pager, fact_rows
 from eagle3_tui.widgets.histogram import rate_lines
-from eagle3_tui.widgets.line import group
+from eagle3_tui.widgets.line import Group, group
 from eagle3_tui.widgets.lines import Lines, rule_strip
 from eagle3_tui.widgets.listing import ListColumn, Listing
 from eagle3_tui.widgets.look import Look
@@ -72,7 +73,9 @@ class ServersScreen(DetailScreen):
 
     async def read(self) -> None:
         """Ask for the servers."""
-        self._detail = await self.feed.ask(servers_detail)
+        status = self.feed.view().status
+        daemon = None if status is None else status.daemon
+        self._detail = await self.feed.ask(partial(servers_detail, daemon=daemon))
         look, servers = self.look, self._detail.servers
         states = [server.reading.state for server in servers if server.reading is not None]
         bad, starting = sum(state not in ("ok", STARTING) for state in states), states.count(STARTING)
@@ -81,9 +84,7 @@ class ServersScreen(DetailScreen):
         self.title_groups(
             [
                 group(f"{len(servers)} server{'' if len(servers) == 1 else 's'}", look.bold, look),
-                group(f"{look.signs.critical} {bad} not ok", look.bad, look)
-                if bad
-                else group(f"{look.signs.good} none is bad", look.good, look),
+                _health(bad, len(states), self._detail.read_at, self._now(), look),
                 *waiting,
                 group(f"{findings} findings", look.warn if findings else look.plain, look, rank=1),
                 group(_dumps(self._detail), look.dim, look, rank=2, right=True),
@@ -134,8 +135,11 @@ def server_facts(
         look: Signs and styles.
         stall_after_s: From when on open requests without an answer are worth a warning; None: not known.
     """
-    reading = server.reading
+    reading, last = server.reading, server.last
     facts = []
+    if reading is None and last is not None and detail.read_at is not None:
+        words = f"at {stamp(detail.read_at, now)} it was {last.state}"
+        facts.append(Fact("state", (("nobody reads it now", look.warn), (words, look.dim))))
     if reading is not None and reading.state != "ok":
         words = f"{reading.state}: {reading.reason or 'no reason given'}"
         facts.append(Fact("state", ((words, state_look(reading.state, look)[1]),)))
@@ -149,8 +153,8 @@ def server_facts(
     ]
     if not server.findings:
         facts.append(Fact("findings", (("none: it speaks as agreed, as far as is recorded", look.good),)))
-    if reading is not None:
-        facts.append(Fact("speaks", tuple(_versions(reading, look))))
+    if last is not None:
+        facts.append(Fact("speaks", tuple(_versions(last, look))))
     if server.arguments:
         said = sorted(server.arguments.items())
         facts.append(Fact("arguments", tuple((f"{name} {value}", look.plain) for name, value in said)))
@@ -206,6 +210,15 @@ def _about_facts(about: About, detail: ServersDetail, now: float, look: Look) ->
 
 def _ids(ids: tuple[int, ...] | None) -> str:
     return UNKNOWN if ids is None else ", ".join(map(str, ids))
+
+
+def _health(bad: int, known: int, read_at: float | None, now: float, look: Look) -> Group:
+    """Say whether all are well; of servers that nobody reads, since when."""
+    if not known:
+        return group("not read now" if read_at is None else f"not read since {stamp(read_at, now)}", look.warn, look)
+    if bad:
+        return group(f"{look.signs.critical} {bad} not ok", look.bad, look)
+    return group(f"{look.signs.good} none is bad", look.good, look)
 
 
 def _dumps(detail: ServersDetail) -> str:

@@ -9,6 +9,7 @@ from textual.strip import Strip
 
 from contracts.records import Severity
 from contracts.status import AlertStatus, RunStatus
+from contracts.wording import with_dataset
 from eagle3_tui.feed.state import View
 from eagle3_tui.text import human_duration
 from eagle3_tui.widgets.canvas import Canvas
@@ -165,8 +166,7 @@ def _first_line(alert: AlertStatus, now: float, more: str, width: int, look: Loo
 
 
 def _message(alert: AlertStatus) -> str:
-    about = f"{alert.dataset}: " if alert.dataset and alert.dataset not in alert.message else ""
-    return about + alert.message
+    return with_dataset(alert.dataset, alert.message)
 
 
 def _lead(alert: AlertStatus, look: Look) -> str:

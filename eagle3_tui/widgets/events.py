@@ -11,6 +11,7 @@ from textual.strip import Strip
 
 from contracts.fold.events import ALERT_RAISED
 from contracts.records import Event, Severity
+from contracts.wording import with_dataset
 from eagle3_tui.feed.state import View
 from eagle3_tui.widgets.canvas import Canvas
 from eagle3_tui.widgets.line import cell, safe, strip
@@ -65,13 +66,16 @@ def event_line(event: Event, now: float | None, width: int, look: Look) -> Strip
     """Return one event as a line of exactly ``width`` cells."""
     sign, style = look.severity(event.severity)
     word = "" if event.severity is Severity.INFO else f"{event.severity.value}  "
-    about = f"{event.dataset}: " if event.dataset and event.dataset not in event.message else ""
     lead = f" {stamp(event.at, event.at if now is None else now)}  "
     mark = f"{sign} {word}"
     room = max(width - len(lead) - len(mark) - 1, 0)
     text_style = look.dim if event.severity is Severity.INFO else look.plain
     return strip(
-        [(lead, look.dim), (safe(mark, look), style), (cell(about + event.message, room, look), text_style)],
+        [
+            (lead, look.dim),
+            (safe(mark, look), style),
+            (cell(with_dataset(event.dataset, event.message), room, look), text_style),
+        ],
         width,
         look,
     )

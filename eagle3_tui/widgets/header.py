@@ -104,7 +104,7 @@ def state_badge(status: RunStatus, look: Look) -> Group:
 def _state_words(status: RunStatus) -> str:
     """The state, with what is missing where that is why nothing moves."""
     if status.state is RunState.STOPPED and status.daemon.alive is False:
-        return f"{status.state.value}: no daemon"
+        return f"{status.state.value}: {'no daemon' if status.daemon.gone_since is None else 'daemon gone'}"
     if status.state is RunState.STALLED and status.servers and all(each.state != "ok" for each in status.servers):
         return f"{status.state.value}: {'server' if len(status.servers) == 1 else 'all servers'} down"
     return state_text(status)

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from eagle3_tui.feed.state import View
-from eagle3_tui.text import fit
+from eagle3_tui.text import cell_width, fit
 from eagle3_tui.widgets.canvas import Canvas
 from eagle3_tui.widgets.line import cell, strip
 from eagle3_tui.widgets.look import Look
@@ -170,7 +170,9 @@ class Listing(Canvas, Generic[Item]):
             more = f" {self._top + 1:,}-{min(self._top + rows, count):,}/{count:,}{self.look.signs.more}"
         text = " " * _MARGIN
         for column, size in columns:
-            text += cell(column.title, size, self.look, right=column.right) + " "
+            title = cell(column.title, size, self.look, right=column.right)
+            fits = cell_width((text + title).rstrip()) <= width - len(more)  # half of a title is read as another one
+            text += (title if fits else " " * size) + " "
         text = fit(text, width - len(more), ellipsis="") + more
         return strip([(text, style)], width, self.look)
 

@@ -45,6 +45,7 @@ class HistoryPlot(Canvas):
         self._history: RunHistory | None = None
         self._problem: str | None = None
         self._asked: tuple[object, ...] = ()
+        self._asked_view: View | None = None
         self._asked_at = 0.0
         self._busy = False
         self.quantity = Quantity.TOKENS
@@ -63,6 +64,7 @@ class HistoryPlot(Canvas):
         self._view = view
         if is_first:
             self._repaint()
+        if is_first or self._is_elsewhere(view):
             self.look_again()
 
     def on_resize(self) -> None:
@@ -90,15 +92,29 @@ class HistoryPlot(Canvas):
         wanted = (self.quantity, self.span, self._points)
         now = asyncio.get_running_loop().time()
         history = self._history
-        if (*wanted, self._view) == self._asked and history is not None and not history.reading:
+        is_same = wanted == self._asked
+        if is_same and self._view == self._asked_view and history is not None and not history.reading:
             return
         step_s = 0.0 if history is None else history.step_s
         due = self._asked_at + min(max(step_s / _PER_STEP, TICK_S), _SLOWEST_S) - TICK_S / 2
         is_reading = history is not None and history.reading and self._problem is None
-        if wanted == self._asked[:3] and now < due and not is_reading:
+        if is_same and now < due and not is_reading and not self._is_elsewhere(self._view):
             return
-        self._asked, self._asked_at, self._busy = (*wanted, self._view), now, True
+        self._asked, self._asked_view, self._asked_at, self._busy = wanted, self._view, now, True
         self.run_worker(self._read(*wanted), group="history", exit_on_error=True)
+
+    def _is_elsewhere(self, view: View) -> bool:
+        """Whether this is the past and the last answer of the present, or the other way round, or a jump in time lies
+        between: what is drawn would be of another moment, maybe of one that is yet to come."""
+        asked = self._asked_view
+        if asked is None:
+            return False
+        if view.replays != asked.replays:
+            return True
+        if view.status is None or asked.status is None:
+            return False
+        step_s = 0.0 if self._history is None else self._history.step_s
+        return abs(view.status.at - asked.status.at) > max(step_s, TICK_S)
 
     @property
     def _points(self) -> int:

@@ -40,6 +40,8 @@ class Playing:
     speed: float
     paused: bool
     marks: tuple[Mark, ...] = ()
+    ended: bool = False
+    """It has played all there is."""
 
 
 class Scrubber(Canvas):
@@ -98,7 +100,7 @@ class _Texts:
 
 def _texts(playing: Playing, width: int, sign: str) -> _Texts:
     badge = f" {sign} REPLAY {moment_text(playing.at, playing)} "
-    speed = f" {'paused' if playing.paused else speed_text(playing.speed):>{_SPEED}} "
+    speed = f" {_pace(playing):>{_SPEED}} "
     begin, end = (f" {moment_text(at, playing)} " for at in (playing.begin, playing.end))
     room = width - len(badge) - len(speed)
     if room < _LEAST_BAR:
@@ -108,9 +110,19 @@ def _texts(playing: Playing, width: int, sign: str) -> _Texts:
     return _Texts(badge, speed, begin, end, room - len(begin) - len(end))
 
 
+def _pace(playing: Playing) -> str:
+    return "at end" if playing.ended else "paused" if playing.paused else speed_text(playing.speed)
+
+
+def _sign(playing: Playing, look: Look) -> str:
+    if playing.ended:
+        return look.signs.stopped
+    return look.signs.paused if playing.paused else look.signs.running
+
+
 def scrubber_line(playing: Playing, width: int, look: Look) -> Strip:
     """Return the line: badge with the moment, speed, bar with marks, and the last moment where there is room."""
-    texts = _texts(playing, width, look.signs.paused if playing.paused else look.signs.running)
+    texts = _texts(playing, width, _sign(playing, look))
     if not texts.bar:
         return strip([(cell(texts.badge, width, look), look.warn_badge)], width, look)
     bar = bar_parts(playing, texts.bar, look)

@@ -8,6 +8,7 @@ import pytest
 from contracts.clock import Clock
 from contracts.fold.checkpoint import Snapshot
 from contracts.fold.run import RunFold
+from contracts.run_place import RunPlace
 from daemon.events import EventLog
 from daemon.fold_keeper import FoldKeeper, catch_up
 from tests.support.runs import make_run
@@ -106,3 +107,41 @@ async def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path: Path) -> No
     (tmp_path / "fold.checkpoint").mkdir()
     await FoldKeeper(fold, EventLog(events.append, Clock(), []), lambda: None).save()
     assert len(events) == 1 and b"cannot be written" in events[0]
+
+
+async def test_a_run_that_is_moved_away_is_not_counted_as_deleted(tmp_path: Path) -> None:
+    events: list[bytes] = []
+    fold = new_fold(tmp_path / "run")
+    keeper = FoldKeeper(fold, EventLog(events.append, Clock(), []), lambda: None, RunPlace(tmp_path / "run"))
+    path = tmp_path / "run/prepared/B1/raw_responses.jsonl"
+    path.write_bytes(line(1) + line(2))
+    assert await keeper.poll() is True
+    (tmp_path / "run").rename(tmp_path / "moved")
+    new_fold(tmp_path / "run")
+    assert await keeper.poll() is False
+    await keeper.save()
+    assert fold.datasets["B1"].responses.done == {b"p1", b"p2"} and events == []
+    assert not list(tmp_path.glob("*/fold.checkpoint"))
+
+
+async def test_what_goes_while_it_is_read_is_acted_on_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fold = new_fold(tmp_path / "run")
+    keeper = FoldKeeper(fold, EventLog(lambda line: None, Clock(), []), lambda: None, RunPlace(tmp_path / "run"))
+    path = tmp_path / "run/prepared/B1/raw_responses.jsonl"
+    path.write_bytes(line(1))
+    assert await keeper.poll() is True
+    poll = RunFold.poll
+
+    def moved(self: RunFold, most_bytes: int | None = None) -> bool:
+        if path.exists():
+            (tmp_path / "run").rename(tmp_path / "moved")
+        return poll(self, most_bytes)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunFold, "poll", moved)
+        assert await keeper.poll() is False
+    (tmp_path / "moved").rename(tmp_path / "run")
+    assert await keeper.poll() is True
+    assert fold.datasets["B1"].responses.done == {b"p1"}

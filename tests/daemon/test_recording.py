@@ -1,6 +1,7 @@
 """`retry` and `set` of a run without a daemon: recorded under the lock, heeded at the next start."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -64,7 +65,7 @@ async def test_what_is_set_holds_at_the_next_start(tmp_path: Path) -> None:
         assert len(answered(run)) >= 20 > done
         (said,) = events(run, "config.overridden")
         assert "run.toml says a target of 3 tokens for B1, `set` of " in said["message"]
-        assert said["message"].endswith("holds: 60; back to run.toml with: eagle3 set --target B1=default")
+        assert said["message"].endswith(f"holds: 60; back to run.toml with: eagle3 set {run} --target B1=default")
 
 
 @pytest.mark.parametrize(
@@ -123,6 +124,35 @@ def test_samples_left_out_of_the_store_are_looked_at_again_when_asked_for(tmp_pa
     fold = RunFold(run)
     fold.poll()
     assert fold.datasets["B1"].failures.extract == {}
+
+
+def test_answers_of_one_token_are_not_counted_as_sent_again(tmp_path: Path) -> None:
+    run = make_run(tmp_path, ["http://127.0.0.1:9"], {"B1": prompt_lines(4)}, extract={"layers": [1]})
+
+    def lost(name: str, **over: Any) -> bytes:
+        values = {"sample_id": name, "message": "m", "at": 1.0, "stage": Stage.EXTRACT} | over
+        return encode_line(Failure(**values))
+
+    refused = {"error": FailureClass.INVALID_INPUT, "next": NextStep.REFUSED}
+    lines = [
+        lost("p0", check=CaptureCheck.IDS, error=FailureClass.CAPTURE, next=NextStep.QUARANTINED),
+        lost("p1", check=CaptureCheck.NOTHING_TO_LEARN, **refused),
+        lost("p2", check=CaptureCheck.NOTHING_TO_LEARN, **refused),
+        lost("p3", check=CaptureCheck.TOO_LONG, **refused),
+    ]
+    (run / "prepared" / "B1" / "failures.jsonl").write_bytes(b"".join(lines))
+    assert record_command(run, Retry()).message.startswith("1 sample is sent again")
+    fold = RunFold(run)
+    fold.poll()
+    assert set(fold.datasets["B1"].failures.extract) == {b"p1", b"p2", b"p3"}, "they stay left out"
+    reply = record_command(run, Retry())
+    assert (
+        "1 sample is too long for the store: raise max_tokens first; 2 samples have nothing to learn" in reply.message
+    )
+    assert record_command(run, Retry(error=FailureClass.INVALID_INPUT)).message.startswith("1 sample is sent again")
+    assert record_command(run, Retry(sample_id="p1")).message.startswith("1 sample is sent again"), (
+        "its mask was mended"
+    )
 
 
 @pytest.mark.parametrize(

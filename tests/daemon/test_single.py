@@ -261,3 +261,15 @@ def test_daemon_json_that_cannot_be_written_does_not_keep_the_daemon_down(run_di
     assert "cannot be written" in note
     with pytest.raises(AlreadyRunning):
         SingleInstance(run_dir).acquire()
+
+
+def test_the_end_is_noted_in_the_run_that_was_moved_and_not_in_another_at_its_path(run_dir: RunDir) -> None:
+    instance, moved = SingleInstance(run_dir), RunDir(run_dir.path.with_name("moved"))
+    instance.acquire()
+    run_dir.path.rename(moved.path)
+    run_dir.path.mkdir()
+    run_dir.daemon_info.write_text("another's")
+    assert instance.release() == []
+    info = read_daemon_info(moved.daemon_info)
+    assert info is not None and info.ended_at is not None
+    assert run_dir.daemon_info.read_text() == "another's"

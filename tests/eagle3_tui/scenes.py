@@ -7,11 +7,29 @@ from typing import Any, Final
 
 from contracts.records import GpuReading, Severity
 from contracts.status import DatasetStage, RunState, RunStatus
-from tests.eagle3_tui.samples import CJK_NAMES, SCENES, alert, dataset, gpus, host, running, server, stopped, storing
+from tests.eagle3_tui.samples import (
+    CJK_NAMES,
+    NOW,
+    SCENES,
+    alert,
+    dataset,
+    gpus,
+    host,
+    running,
+    server,
+    stopped,
+    storing,
+)
 
 SERVER_DOWN: Final = alert(
     "server_down", Severity.CRITICAL, "http://127.0.0.1:30000 is down: connection refused",
     advice="Look at its log and start it again; samples that were in flight are sent again by themselves.",
+)  # fmt: skip
+DAEMON_GONE: Final = alert(
+    "daemon_gone", Severity.CRITICAL,
+    "the daemon is gone without a word; last heard of 21:06:40", since=NOW - 4000,
+    advice="Killed, out of memory (dmesg), power? See daemon.log. Go on with: eagle3 start /data/synth_100k; only what "
+    "was in flight is repeated.",
 )  # fmt: skip
 FAILURES: Final = alert(
     "failures", Severity.WARNING, "31 % of the last 500 attempts failed, most of them: 503 queue is full",
@@ -46,9 +64,11 @@ def server_down() -> RunStatus:
 
 
 def daemon_gone() -> RunStatus:
-    """Killed while it worked: how long it ran nobody knows."""
+    """Killed while it worked: how long it ran nobody knows, but when it was last heard of."""
     status = stopped()
-    status.reason = "no daemon is running, and work is left"
+    status.daemon.gone_since = NOW - 4000
+    status.reason = "no word since 21:06:40, the daemon is gone; go on with: eagle3 start /data/synth_100k"
+    status.alerts = [DAEMON_GONE]
     status.totals.tokens_per_s_run = None
     return status
 

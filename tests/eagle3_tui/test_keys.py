@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 
@@ -176,6 +177,37 @@ async def test_help_lists_every_key_and_any_key_only_closes_it(make_app: AppMake
         await pilot.pause()
         assert "synth_100k" in text_of(app)[0]
     assert sender.sent == []
+
+
+async def test_help_scrolls_where_it_does_not_fit(make_app: AppMaker) -> None:
+    """On 40x12 nine lines are in sight: every key can be read all the same, and only the others close."""
+    app = make_app(running())
+    async with app.run_test(size=(40, 12)) as pilot:
+
+        async def text(key: str) -> str:
+            await pilot.press(key)
+            await pilot.pause()
+            return "\n".join(text_of(app))
+
+        await shown(pilot)
+        first = await text("question_mark")
+        assert re.search(r" down \d+ more; other keys close ", first)
+        assert re.search(r" up 1, down \d+ more; other keys clo", await text("down"))
+        assert await text("k") == first
+        seen = first
+        for _ in MAIN_KEYS:
+            seen += await text("pagedown")
+        for key in (*MAIN_KEYS, *APP_KEYS):
+            assert f"{key.shown} " in seen
+            assert key.help[:28] in seen
+        last = "\n".join(text_of(app))
+        assert re.search(r" up \d+ more; other keys close ", last)
+        assert await text("home") == first
+        assert await text("end") == last
+        await pilot.resize_terminal(120, 60)
+        await pilot.pause()
+        assert "any key closes this" in "\n".join(text_of(app))
+        assert "keys of this screen" not in await text("down")
 
 
 async def test_no_key_of_a_screen_is_in_its_table_twice_and_every_action_is_there(make_app: AppMaker) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -11,10 +13,15 @@ import pytest
 from textual.pilot import Pilot
 
 from contracts.clock import Clock
+from contracts.commands import Retry
 from contracts.fold.marks import Mark, MarkKind
-from contracts.monitor import Monitor
+from contracts.fold.run import RunFold
+from contracts.monitor import Answer, Monitor
+from contracts.records import NextStep
 from contracts.replay.source import ReplaySource
 from eagle3_tui.app import Eagle3App
+from eagle3_tui.dialogs.dialog import Dialog
+from eagle3_tui.dialogs.retryable import retryable
 from eagle3_tui.replay_keys import REPLAY_KEYS
 from eagle3_tui.terminal import Capabilities
 from eagle3_tui.text import cell_width
@@ -22,7 +29,7 @@ from eagle3_tui.widgets.look import look_for
 from eagle3_tui.widgets.scrubber import Playing, Scrubber, scrubber_line
 from tests.eagle3_tui.samples import FakeSender
 from tests.eagle3_tui.screens.support import text_of, until
-from tests.support.records import NOW, PID, event, heartbeat, make_run, response, write
+from tests.support.records import NOW, PID, event, failure, heartbeat, make_run, response, write
 
 BEGIN = NOW - 7200.0
 QUIET = "[telemetry]\ngpus = false\n[alerts]\ntelemetry_stale_s = 1e9"
@@ -113,6 +120,39 @@ async def test_a_replay_goes_through_the_run(run: Path) -> None:
         assert not app.screen.query(Scrubber)
 
 
+async def test_the_line_is_never_ahead_of_the_screens(run: Path) -> None:
+    """What plays is read twice a second: at 60x the line would be half a minute ahead of what is below it."""
+    wall = Wall()
+    app = app_of(run, wall, speed=60.0)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await reaches(pilot, app, "● REPLAY 06:00:00", "0/200")
+        read = app.feed.read
+
+        async def never() -> bool:
+            return False
+
+        app.feed.read = never  # type: ignore[method-assign]
+        wall.seconds = 10.0
+        app.replaying.tick()
+        await pilot.pause()
+        assert "REPLAY 06:00:00" in shown(app)
+        await pilot.press("right")  # where one goes is said at once
+        await reaches(pilot, app, "REPLAY 06:11:00", "0/200")
+        app.feed.read = read  # type: ignore[method-assign]
+        await reaches(pilot, app, "REPLAY 06:11:00", "11/200")
+
+
+async def test_a_replay_that_has_ended_does_not_play(run: Path) -> None:
+    wall = Wall()
+    app = app_of(run, wall, speed=60.0)
+    async with app.run_test(size=(120, 30)) as pilot:
+        wall.seconds = 1000.0
+        await reaches(pilot, app, "■ REPLAY 08:00:0", "at end", "120/200")
+        assert "60x" not in shown(app)
+        await pilot.press("space")
+        await reaches(pilot, app, "● REPLAY 06:00:00", "60x", "0/200")
+
+
 async def test_every_screen_shows_that_moment(run: Path) -> None:
     wall = Wall()
     app = app_of(run, wall, speed=60.0)
@@ -142,6 +182,37 @@ async def test_the_present_goes_back_in_time_and_returns(run: Path) -> None:
         await reaches(pilot, app, "REPLAY 07:50:", "110/200")
         await pilot.press("end")
         await until(pilot, lambda: "REPLAY" not in shown(app))
+
+
+@pytest.mark.parametrize("confirmed", [False, True], ids=["dialog", "question"])
+async def test_a_dialog_of_the_present_sends_nothing_once_the_past_is_shown(run: Path, confirmed: bool) -> None:
+    """What can be tried again is being counted yet when the person goes into the past."""
+    write(run / "prepared/B1/failures.jsonl", [failure("B1-199", at=NOW - 60, next=NextStep.QUARANTINED)])
+    wall, sender = Wall(), FakeSender()
+    app = app_of(run, wall, sender=sender)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await reaches(pilot, app, "120/200")
+        ask, counted = app.feed.ask, asyncio.Event()
+
+        async def slow(question: Callable[[RunFold, float], Answer]) -> Answer:
+            answer = await ask(question)
+            if question is retryable:
+                await counted.wait()
+            return answer
+
+        app.feed.ask = slow  # type: ignore[method-assign]
+        if confirmed:
+            app.control.ask("retry", Retry(), confirm="Put all back?")
+        else:
+            await pilot.press("a")
+        await pilot.press("R")
+        await reaches(pilot, app, "REPLAY 08:00:00")
+        counted.set()
+        await until(pilot, lambda: isinstance(app.screen, Dialog))
+        await pilot.press("y" if confirmed else "enter")
+        await until(pilot, lambda: not isinstance(app.screen, Dialog))
+        assert "the past can't be changed" in shown(app)
+        assert sender.sent == []
 
 
 async def test_keys_that_are_typed_are_not_the_replays(run: Path) -> None:

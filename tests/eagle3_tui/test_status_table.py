@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from contracts.status import RunState, RunStatus
+from contracts.status import DatasetStage, RunState, RunStatus
 from eagle3_tui.status_table import status_lines, summary_line
 from eagle3_tui.terminal import ASCII_SIGNS, UNICODE_SIGNS, Signs
 from tests.eagle3_tui.statuses import (
@@ -119,6 +119,47 @@ def test_why_nobody_can_say_when_it_is_done() -> None:
     status = running()
     status.totals.eta_s, status.totals.eta_why = None, "no answer yet"
     assert "ETA unknown: no answer yet" in "\n".join(status_lines(status, width=80, signs=UNICODE_SIGNS))
+
+
+@pytest.mark.parametrize(
+    ("reason", "why", "said"),
+    [
+        ("by command", "paused: by command", "ETA unknown: paused"),
+        (
+            "no server can be used: http://a down",
+            "no server can be used: http://a down",
+            "ETA unknown: no server can be used",
+        ),
+        ("starting", "the daemon is starting", "ETA unknown: the daemon is starting"),
+        ("reading prompts", "no server can be used", "ETA unknown: no server can be used"),
+    ],
+)
+def test_a_reason_that_is_said_above_is_not_said_twice(reason: str, why: str, said: str) -> None:
+    status = running()
+    status.totals.eta_s, status.totals.eta_why, status.reason = None, why, reason
+    assert said in [
+        part.strip() for line in status_lines(status, width=120, signs=UNICODE_SIGNS) for part in line.split("   ")
+    ]
+
+
+def test_of_a_folder_of_other_tools_no_eta_is_said() -> None:
+    status = run_status(totals=dataset("total", stage=None, done=3, eta_why="a folder of other tools, read only"))
+    lines = status_lines(status, width=80, signs=UNICODE_SIGNS)
+    assert not any("ETA" in line for line in lines if "data set" not in line)
+    assert [line for line in lines if not line.strip()] == ["", ""], "and no line for it"
+
+
+def test_a_finished_run_says_what_ended_it_and_that_it_is_done() -> None:
+    status = run_status(
+        state=RunState.FINISHED,
+        reason="target reached",
+        totals=dataset("total", stage=None, done=107, prompts=120, eta_s=0.0),
+        datasets=[dataset(name, stage=DatasetStage.FINISHED, eta_s=0.0) for name in ("B1", "B2")],
+    )
+    assert "  finished: target reached  107/120 done" in summary_line(status)
+    assert "ETA done" in summary_line(status)
+    rows = [line.split() for line in status_lines(status, width=80, signs=UNICODE_SIGNS)]
+    assert [row[-1] for row in rows if row and row[0] in ("B1", "B2", "total")] == ["done"] * 3
 
 
 def test_speeds_of_a_large_cluster_keep_their_column() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from contracts.records import CaptureCheck, StoredSample
 from daemon.capture.fault import CaptureFault
+from daemon.condition import RUN_FOLDER
 from tests.daemon.extract.capturing import ROWS, Capturing
 from tests.support.runs import until
 
@@ -90,6 +91,30 @@ async def test_a_full_disk_pauses_and_goes_on_by_itself(tmp_path: Path, monkeypa
     assert isinstance(capturing.settled[0], StoredSample)
     assert capturing.events.kinds == ["run.paused", "run.resumed"] and capturing.condition.may_send
     assert "store/x: hidden states cannot be stored: No space left" in capturing.events.said[0][2]
+
+
+async def test_nothing_is_stored_at_the_path_of_a_run_that_was_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run's store may be there by now."""
+    monkeypatch.setattr("daemon.extract.storing.ROOM_RETRY_S", 0.001)
+    capturing = Capturing(tmp_path)
+    placed, place = [], capturing.layout.place
+
+    def noted(sample: Any, row: int) -> Any:
+        placed.append(row)
+        return place(sample, row)
+
+    capturing.layout.place = noted  # type: ignore[method-assign]
+    capturing.condition.set_trouble(RUN_FOLDER, "it was moved")
+    rid = capturing.begin()
+    capturing.dump(rid)
+    capturing.take(rid)
+    await until(lambda: "it was moved" in str(capturing.condition.store_trouble))
+    assert placed == []
+    capturing.condition.set_trouble(RUN_FOLDER, None)
+    await capturing.until_settled()
+    assert placed == [0] and capturing.condition.may_send
 
 
 async def test_a_pause_ends_however_the_sample_that_caused_it_ends(

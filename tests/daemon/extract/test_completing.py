@@ -208,3 +208,12 @@ def test_a_description_that_cannot_be_read_describes_nothing(tmp_path: Path) -> 
     for content in (b"", b"{", b'{"samples": "1"}', b"\xff", msgspec.json.encode({"samples": 1, "tokens": 9})):
         (run.stores["B1"].folder / "eagle3-store.json").write_bytes(content)
         assert not run.is_described("B1")
+
+
+@pytest.mark.parametrize("layout", ["safetensors", "specforge"])
+async def test_a_store_that_was_moved_is_not_made_again_without_samples(layout: str, tmp_path: Path) -> None:
+    run = Run(tmp_path, layout, datasets=("B1",))
+    run.add("B1", 0, seed=1)
+    run.run.stores.rename(tmp_path / "moved")
+    assert await run.complete() == [INCOMPLETE]
+    assert not run.run.stores.exists()

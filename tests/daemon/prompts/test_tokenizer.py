@@ -115,7 +115,7 @@ def test_no_template_and_broken_folders_are_errors_of_the_configuration(tmp_path
     with pytest.raises(TokenizerError, match="unknown tokenizer class"):
         HfTokenizer(folder(tmp_path, "broken"))
     with pytest.raises(TokenizerError, match="no folder with a tokenizer"):
-        HfTokenizer(tmp_path / "nothing")
+        HfTokenizer(tmp_path)
 
 
 @pytest.mark.usefixtures("fake")
@@ -131,6 +131,13 @@ def test_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(TokenizerError, match=r"pip install 'eagle3-tui\[tokenize\]'"):
         load_tokenizer(str(folder(tmp_path)))
+
+
+def test_a_path_that_is_no_folder_is_the_fault_whatever_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is what `eagle3 init` writes for a person to replace."""
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(TokenizerError, match=r"path = 'FOLDER-OF-.*': is no folder: put the model's local"):
+        load_tokenizer("FOLDER-OF-THE-MODELS-TOKENIZER")
 
 
 def real_folder(tmp_path: Path) -> Path:

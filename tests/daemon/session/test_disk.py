@@ -37,7 +37,9 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     monkeypatch.setattr("daemon.writer.ROOM_RETRY_S", 0.05)
     monkeypatch.setattr(
         "daemon.session.Writer",
-        lambda written, trouble, **more: Writer(written, trouble, lambda path: Journal(path, write=disk.write), **more),
+        lambda written, trouble, _open, **more: Writer(
+            written, trouble, lambda path: Journal(path, write=disk.write), **more
+        ),
     )
     return disk
 

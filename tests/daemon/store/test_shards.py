@@ -132,3 +132,13 @@ def test_shards_that_no_record_names_are_strays_and_missing_ones_no_reason_to_st
     (tmp_path / "shard-0.e3s").unlink()
     assert layout.cut_back([record]) == []
     assert isinstance(layout, SafetensorsLayout)
+
+
+def test_a_shard_that_was_moved_away_does_not_begin_again_with_a_hole(tmp_path: Path) -> None:
+    layout = SafetensorsLayout(tmp_path)
+    first = place(layout, make_sample("a", tokens=3))
+    (tmp_path / first.file).rename(tmp_path / "elsewhere")
+    with pytest.raises(FileNotFoundError, match=r"shard-0\.e3s"):
+        place(layout, make_sample("b", tokens=3))
+    (tmp_path / "elsewhere").rename(tmp_path / first.file)
+    assert place(layout, make_sample("b", tokens=3)).offset >= first.bytes

@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contracts.records import Failure, FailureClass, NextStep, Stage
+from contracts.records import CaptureCheck, Failure, FailureClass, NextStep, Stage
 from contracts.run_dir import RunDir
 from daemon.store.layout import StoreError
 from daemon.store.layouts import make_layout
+from daemon.store.repair import repair_store
 from daemon.store.sample import Sample
+from daemon.store.verify import verify_run
 from daemon.store.writing import checksum_of
 from tests.daemon.store.faults import (
     drop_lines,
@@ -265,6 +267,22 @@ def test_files_that_no_record_accounts_for(tmp_path: Path, layout: str) -> None:
     assert len(kinds["stray"]) == 2
 
 
+def test_files_of_others_are_named_and_left_alone(tmp_path: Path, layout: str) -> None:
+    """A trainer may read what lies there, and it has no name that a sample of ours can have."""
+    run = make_stored_run(tmp_path, layout)
+    folder = RunDir(run).store("B1")
+    name = "foo.ckpt" if layout in ("safetensors", "modelopt") else "foo.pt"
+    for other in (name, f"mine/{name}", "notes.txt"):
+        (folder / other).parent.mkdir(exist_ok=True)
+        (folder / other).write_bytes(b"x")
+    report = verify(run)
+    note = f"not of this store, neither read nor removed: 2 files, {name}, mine/{name}"
+    assert (report.left, report.stores[0].notes) == (0, [note])
+    (store,) = verify_run(run, holding_lock=True)[1]
+    assert repair_store(store).said == []
+    assert (folder / name).exists()
+
+
 def test_strays_are_not_looked_for_beside_a_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_stored_run(tmp_path, "specforge")
     (RunDir(run).store("B1") / "stray.ckpt").write_bytes(b"x")
@@ -352,7 +370,19 @@ def test_what_is_not_stored_yet(tmp_path: Path) -> None:
     append(RunDir(run).dataset("B1").failures, given_up)
     report = verify(run)
     assert report.left == 0
-    assert (report.stores[0].not_stored, report.stores[0].given_up) == (2, 1)
+    assert (report.stores[0].not_stored, report.stores[0].given_up, report.stores[0].retried) == (2, 1, 1)
+    one_token = Failure(
+        sample_id="s4",
+        error=FailureClass.INVALID_INPUT,
+        message="its answer has one token",
+        next=NextStep.REFUSED,
+        at=1.0,
+        stage=Stage.EXTRACT,
+        check=CaptureCheck.NOTHING_TO_LEARN,
+    )
+    append(RunDir(run).dataset("B1").failures, one_token)
+    (store,) = verify(run).stores
+    assert (store.not_stored, store.given_up, store.retried, store.left_out) == (1, 1, 1, 1)
 
 
 def test_a_finished_run_lacks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

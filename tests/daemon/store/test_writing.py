@@ -99,3 +99,18 @@ def test_names_are_safe_and_different() -> None:
         assert len(stem) <= 113 and stem.isascii() and "/" not in stem and not stem.startswith((".", "-"))
     assert stems[0].startswith("a_b-")
     assert file_stem(7, b"7") == file_stem("7", b"7")
+
+
+def test_a_store_that_was_moved_is_not_begun_a_second_time(tmp_path: Path) -> None:
+    root = tmp_path / "hidden_states" / "data"
+    root.mkdir(parents=True)
+    folders, used = Folders(root), Folders(tmp_path / "other")
+    used.ready(tmp_path / "other")
+    root.parent.rename(tmp_path / "moved")
+    (tmp_path / "other").rmdir()
+    for moved, folder in ((folders, root / "rows_0-2000"), (used, tmp_path / "other")):
+        with pytest.raises(FileNotFoundError, match="put it back"):
+            moved.ready(folder)
+        assert not folder.exists()
+    (tmp_path / "moved").rename(root.parent)
+    assert folders.ready(root / "rows_0-2000").is_dir()

@@ -118,3 +118,13 @@ def test_a_folder_that_is_gone_or_a_file_costs_lines_only(tmp_path: Path) -> Non
     assert RotatingAppender(tmp_path / "telemetry" / "a", max_bytes=9).append(b"1\n") is False
     (tmp_path / "a").mkdir()
     assert RotatingAppender(tmp_path / "a", max_bytes=1 << 20).append(b"1\n") is False
+
+
+def test_where_no_folder_may_be_made_lines_are_dropped_under_the_name_that_people_know(tmp_path: Path) -> None:
+    path, named = tmp_path / "telemetry" / "gpu.jsonl", Path("run/telemetry/gpu.jsonl")
+    appender = RotatingAppender(path, max_bytes=1000, may_make=lambda: False, named=named)
+    assert appender.append(b"1\n") is False
+    assert str(appender.problem).startswith(f"{named}: ")
+    assert not path.parent.exists()
+    path.parent.mkdir()
+    assert appender.append(b"2\n") and path.read_bytes() == b"2\n"

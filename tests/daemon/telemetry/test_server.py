@@ -5,7 +5,7 @@ from __future__ import annotations
 from contracts.records import ServerReading
 from daemon.servers.info import ServerControl
 from daemon.servers.standing import Standing
-from daemon.telemetry.server import ASK_AGAIN_S, ServerCollector
+from daemon.telemetry.server import ASK_AGAIN_S, IDENTITY_S, ServerCollector
 from tests.daemon.servers.scripted_server import (
     HANG,
     HTML,
@@ -102,7 +102,8 @@ def test_metrics_where_there_are_no_loads() -> None:
         one(servers, 1.0)
         assert server.paths() == ["/metrics"]  # no 404 in that server's log every second
         one(servers, ASK_AGAIN_S)
-        assert server.paths() == ["/metrics", "/v1/loads", "/metrics"]
+        asked = [path for path in server.paths() if not path.endswith("_info")]  # who it is, it is asked again too
+        assert asked == ["/metrics", "/v1/loads", "/metrics"]
 
 
 def test_metrics_fill_only_what_loads_do_not_tell() -> None:
@@ -175,9 +176,19 @@ def test_down_and_back_with_another_model() -> None:
         assert one(servers, 2.0).model == "second"
 
 
+def test_another_model_that_came_between_two_readings_is_told_after_a_while() -> None:
+    answers = {"/v1/loads": as_json(LOADED), "/model_info": as_json({"served_model_name": "first"})}
+    with serving(answers) as server:
+        servers = collector(server.url)
+        assert one(servers, 0.0).model == "first"
+        server.answers["/model_info"] = as_json({"served_model_name": "second"})
+        assert one(servers, IDENTITY_S - 1.0).model == "first", "a question less for every reading"
+        assert one(servers, IDENTITY_S).model == "second"
+
+
 def test_a_server_that_gets_no_work_is_not_ok_whatever_it_says() -> None:
     with serving({"/v1/loads": as_json(LOADED)}) as server:
-        for state in ("refused", "starting"):
+        for state in ("refused", "starting", "unready"):
             standing = Standing(0, held=(state, "why"))
             servers = ServerCollector([ServerControl(server.url)], lambda url: standing, patience_s=20.0)  # noqa: B023
             reading = one(servers)

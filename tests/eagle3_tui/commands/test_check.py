@@ -55,6 +55,18 @@ def test_a_check_that_breaks_is_told(
     assert result.err == "eagle3: ValueError: it broke\n"
 
 
+def test_a_run_toml_that_cannot_be_used_is_told_as_by_every_command(eagle3: Eagle3, run_path: Path) -> None:
+    """As docs/run-toml.md shows it: one sentence, and no sum of findings."""
+    config = run_path / "run.toml"
+    config.write_text(config.read_text() + "[generate]\nconcurency = 2\n")
+    result = eagle3("check", run_path)
+    said = f"{config}: [generate]: unknown key 'concurency'. Did you mean 'concurrency'?"
+    assert (result.code, result.out, result.err) == (2, "", f"eagle3: {said}\n")
+    for command in ("check", "verify", "status"):
+        result = eagle3(command, run_path, "--json")
+        assert (result.code, result.json["error"]) == (2, {"code": "config", "message": said}), command
+
+
 def test_the_real_check_of_a_run_without_a_server(eagle3: Eagle3, run_path: Path) -> None:
     result = eagle3("check", run_path, "--json")
     assert result.code == 1

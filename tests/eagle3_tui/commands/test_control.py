@@ -11,7 +11,7 @@ import pytest
 
 from contracts.run_dir import RunDir
 from eagle3_tui.commands import control
-from tests.eagle3_tui.commands.conftest import FakeDaemon, Result
+from tests.eagle3_tui.commands.conftest import FakeDaemon, Result, response
 
 Eagle3 = Callable[..., Result]
 
@@ -195,3 +195,15 @@ def test_following_prints_until_the_daemon_ends(eagle3: Eagle3, daemon: FakeDaem
     assert result.code == 0
     assert result.out.count("live") == 2
     assert daemon.got == [{"command": "events", "last": 5, "follow": True}]
+
+
+def test_without_a_daemon_following_prints_the_last_events_and_says_why_no_more_come(
+    eagle3: Eagle3, run_path: Path
+) -> None:
+    result = eagle3("events", run_path, "--follow", "--last", "1")
+    assert (result.code, result.out[16:]) == (3, "warning   second ^[[2J\n")
+    assert result.err == f"eagle3: no daemon is running for {run_path}; start it with: eagle3 start {run_path}\n"
+    RunDir(run_path).dataset("B1").responses.write_text("".join(map(response, "abc")))
+    result = eagle3("events", run_path, "--follow", "--last", "2")
+    assert (result.code, len(result.out.splitlines())) == (0, 2)
+    assert result.err == f"{run_path} is finished: no daemon is running, and nothing more comes\n"

@@ -86,13 +86,18 @@ def test_it_makes_the_folders_and_refuses_to_overwrite(eagle3: Eagle3, tmp_path:
 
 
 def test_prompt_files_become_data_sets(eagle3: Eagle3, tmp_path: Path) -> None:
-    inside, outside = tmp_path / "run" / "a b.v1.jsonl", tmp_path / "C.jsonl"
-    inside.parent.mkdir()
-    inside.write_text('{"sample_id":1,"input_ids":[1]}\n')
-    outside.write_text('{"sample_id":1,"input_ids":[1]}\n')
-    assert eagle3("init", tmp_path / "run", "--from", inside, outside).code == 0
-    config = load_run_config(tmp_path / "run" / "run.toml")
-    assert [(one.name, one.prompts) for one in config.datasets] == [("a_b", "a b.v1.jsonl"), ("C", str(outside))]
+    runs = tmp_path / "runs"
+    inside, beside, elsewhere = runs / "run" / "a b.v1.jsonl", runs / "prompts" / "C.jsonl", tmp_path / "D.jsonl"
+    for file in (inside, beside, elsewhere):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text('{"sample_id":1,"input_ids":[1]}\n')
+    (tmp_path / "link").symlink_to(runs / "run")
+    assert eagle3("init", tmp_path / "link", "--from", inside, beside, elsewhere).code == 0
+    config = load_run_config(runs / "run" / "run.toml")
+    assert [(one.name, one.prompts) for one in config.datasets] == [
+        ("a_b", "a b.v1.jsonl"), ("C", "../prompts/C.jsonl"), ("D", str(elsewhere)),
+    ]  # fmt: skip
+    assert (tmp_path / "link" / "../prompts/C.jsonl").samefile(beside)
     assert config.tokenizer is None
 
 
@@ -130,7 +135,10 @@ def test_layers_that_a_start_would_refuse_are_refused_here(
 
 def test_files_of_text_ask_for_a_tokenizer(eagle3: Eagle3, tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text('{"prompt":"hello"}\n')
-    assert eagle3("init", tmp_path, "--from", tmp_path / "t.jsonl").code == 0
+    result = eagle3("init", tmp_path, "--from", tmp_path / "t.jsonl")
+    assert result.code == 0
+    assert "[tokenizer] path: the model's local folder instead of FOLDER-OF-" in result.out
+    assert "[[servers]] url: " in result.out and "[[datasets]]" not in result.out
     assert load_run_config(tmp_path / "run.toml").tokenizer is not None
 
 

@@ -115,6 +115,18 @@ def test_a_run_whose_work_is_done_is_not_said_to_be_running(eagle3: Eagle3, idle
     assert result.out.startswith(f"the daemon of {idle.path} has nothing left to do and is ending")
 
 
+def test_a_run_of_which_no_prompt_file_can_be_used_is_not_said_to_be_running(eagle3: Eagle3, idle: RunDir) -> None:
+    """The tokenizer is the placeholder that `eagle3 init` writes."""
+    (idle.path / "text.jsonl").write_text('{"sample_id": "a", "prompt": "Hello"}\n')
+    config = idle.config.read_text() + 'prompts = "text.jsonl"\n[[datasets]]\nname = "B2"\nprompts = "text.jsonl"\n'
+    idle.config.write_text(config + '[tokenizer]\npath = "FOLDER-OF-THE-MODELS-TOKENIZER"\n')
+    result = eagle3("start", idle.path)
+    assert (result.code, result.out) == (1, "")
+    assert "ended, for nothing can be sent: B1: [tokenizer] path = 'FOLDER-OF" in result.err
+    assert "and 1 more like this; see: eagle3 events" in result.err and result.err.count("\n") == 1
+    assert look(idle).alive is False
+
+
 def test_the_foreground_becomes_the_daemon(idle: RunDir) -> None:
     command = [sys.executable, "-m", "eagle3_tui", "start", "--foreground", idle.path]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:

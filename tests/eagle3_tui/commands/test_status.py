@@ -22,7 +22,8 @@ def test_a_stopped_run_exits_3(eagle3: Eagle3, run_path: Path) -> None:
     result = eagle3("status", run_path, "--json")
     assert result.code == 3
     assert result.json["state"] == "stopped"
-    assert result.json["daemon"] == {"alive": False, "pid": None, "since": None, "heartbeat_age_s": None}
+    nothing = dict.fromkeys(("pid", "since", "heartbeat_age_s", "gone_since"))
+    assert result.json["daemon"] == {"alive": False, **nothing}
     assert result.json["totals"]["done"] == 1
     assert result.json["totals"]["in_flight"] is None
 
@@ -160,6 +161,24 @@ def test_on_a_terminal_watching_repaints_in_place_at_any_size(
     lines = first.removesuffix("\x1b[J").splitlines()
     assert len(lines) < rows
     assert all(len(line.removesuffix("\x1b[K")) <= columns for line in lines)
+
+
+@pytest.mark.parametrize("command", ["status", "start"])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nowhere", "nowhere: no such folder; make a run with: eagle3 init "),
+        ("my_run/run.toml", "my_run/run.toml: is a file; the run is its folder "),
+        ("file", "file: is a file, and a run is a folder"),
+    ],
+)
+def test_a_path_that_is_no_folder_is_told_as_what_it_is(
+    eagle3: Eagle3, run_path: Path, command: str, name: str, words: str
+) -> None:
+    (run_path.parent / "file").touch()
+    result = eagle3(command, run_path.parent / name)
+    assert (result.code, result.out) == (5, "")
+    assert words in result.err
 
 
 def test_it_imports_nothing_slow(run_path: Path) -> None:

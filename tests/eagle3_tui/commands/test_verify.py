@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from contracts.records import CaptureCheck, FailureClass, NextStep
 from contracts.run_dir import RunDir
 from daemon.store.findings import StoreReport
 from daemon.verbs.verify import Reading
 from tests.daemon.store.faults import drop_lines, file_of, flip_byte, index_path, records
 from tests.eagle3_tui.commands.conftest import Result
+from tests.support.records import write
+from tests.support.stored import failed_capture
 from tests.support.stored_run import make_stored_run
 
 Eagle3 = Callable[..., Result]
@@ -27,6 +30,20 @@ def test_a_good_run(eagle3: Eagle3, tmp_path: Path) -> None:
     assert "B1 (safetensors): 4 samples, 35 tokens, " in lines[0]
     assert lines[0].endswith(" kB; read 4; nothing wrong")
     assert lines[1:] == ["    not stored yet: 1", "", "all is well"]
+
+
+def test_what_a_retry_puts_back_and_what_not(eagle3: Eagle3, tmp_path: Path) -> None:
+    run = make_stored_run(tmp_path / "run", not_stored=(0, 2, 4))
+    refused = {"error": FailureClass.INVALID_INPUT, "next": NextStep.REFUSED}
+    for name, check, over in (
+        ("s0", CaptureCheck.NOTHING_TO_LEARN, refused),
+        ("s2", CaptureCheck.NO_IDS, refused),
+        ("s4", CaptureCheck.IDS, {"next": NextStep.QUARANTINED}),
+    ):
+        write(RunDir(run).dataset("B1").failures, [failed_capture(name, check, **over)])
+    said = " ".join(eagle3("verify", run).out.split())
+    assert f"given up: 2 (eagle3 retry {run} --dataset B1 puts 1 back)" in said
+    assert "left out: 1 (too long, or nothing in them to learn from)" in said
 
 
 def test_what_is_wrong_and_what_to_do(eagle3: Eagle3, tmp_path: Path) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from contracts.commands import DEFAULT, Drain, Pause, Retry, Set, Stop
-from contracts.records import FailureClass, Stage
+from contracts.records import CaptureCheck, FailureClass, NextStep, Stage
 from eagle3_tui.dialogs.consequences import consequences
-from eagle3_tui.dialogs.retryable import GivenUp, Halted, Retryable
+from eagle3_tui.dialogs.retryable import GivenUp, Halted, Retryable, retryable
 from tests.eagle3_tui.samples import dataset, foreign, running, storing
+from tests.support.records import folded, make_run, write
+from tests.support.stored import failed_capture
 
 REACH = Retryable(
     (GivenUp("B1", "transient", 12), GivenUp("B1", "poison", 1), GivenUp("B2", "transient", 4)),
@@ -71,6 +75,15 @@ def test_retry_counts_what_was_given_up() -> None:
     assert "going on" not in said(Retry(error=FailureClass.TRANSIENT), None, REACH)
     assert "one sample" in said(Retry(sample_id="x"), None, REACH)
     assert said(Retry(), None, None) == ""
+
+
+def test_what_no_retry_helps_is_not_counted(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    refused = {"error": FailureClass.INVALID_INPUT, "next": NextStep.REFUSED}
+    lines = [failed_capture(f"d-{each}", CaptureCheck.NOTHING_TO_LEARN, **refused) for each in range(4)]
+    lines.append(failed_capture("d-9", next=NextStep.QUARANTINED))
+    write(run.dataset("d").failures, lines)
+    assert retryable(folded(run), 0.0).samples(None, None) == 1
 
 
 def test_nothing_is_said_where_nothing_is_at_stake() -> None:

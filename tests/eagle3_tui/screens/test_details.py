@@ -11,7 +11,7 @@ from textual.widget import Widget
 
 from contracts.commands import Retry
 from contracts.details.sample import SampleRef
-from contracts.records import FailureClass
+from contracts.records import CaptureCheck, FailureClass, NextStep, Stage
 from eagle3_tui.feed.state import View
 from eagle3_tui.screens.attempts import AttemptsScreen
 from eagle3_tui.screens.dataset import DatasetScreen
@@ -22,10 +22,11 @@ from eagle3_tui.screens.sample import SampleScreen
 from eagle3_tui.screens.servers import ServersScreen
 from eagle3_tui.terminal import Capabilities
 from eagle3_tui.text import cell_width
-from tests.eagle3_tui.samples import NOW
+from eagle3_tui.widgets.times import stamp
+from tests.eagle3_tui.samples import NOW, stopped
 from tests.eagle3_tui.screens.details import NAME, OneScreen, ScreenMaker, press, rich_run, screen_text, settled
 from tests.eagle3_tui.screens.support import until
-from tests.support.records import event, write
+from tests.support.records import event, failure, write
 
 SCREENS: dict[str, ScreenMaker] = {
     "dataset": lambda look, feed, ask: DatasetScreen(look, feed, NAME, ask),
@@ -143,6 +144,23 @@ async def test_a_sample_is_found_by_its_id(opened: Opener) -> None:
         assert "answered, hidden states stored" in screen_text(pilot)
 
 
+async def test_servers_that_nobody_reads_have_no_present(opened: Opener) -> None:
+    """The daemon has ended: its last readings say "ok, running 16" for ever."""
+    app = opened("servers")
+    app.source.status = stopped()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await settled(pilot)
+        text = screen_text(pilot)
+        row = next(line for line in text.splitlines() if line.startswith(" 127.0.0.1:30000"))
+        assert set(row.split()[1:]) == {"-"}
+        assert f"not read since {stamp(NOW - 1, NOW)}" in text
+        assert "nobody reads it now" in text
+        assert f"at {stamp(NOW - 1, NOW)} it was ok" in text
+        assert "last answer" not in text
+        assert "none is bad" not in text
+        assert "SGLang 0.5.23" in text
+
+
 async def test_ids_and_text(opened: Opener) -> None:
     app = opened("sample")
     async with app.run_test(size=(120, 36)) as pilot:
@@ -164,6 +182,19 @@ async def test_trying_again_asks_with_the_command(opened: Opener) -> None:
         (Retry(dataset=NAME, error=FailureClass.TRANSIENT), True),
         (Retry(dataset=NAME, sample_id="q-50"), True),
     ]
+
+
+async def test_what_a_rule_leaves_out_is_not_open_and_not_tried_again(opened: Opener) -> None:
+    app = opened("failures")
+    refused = {"stage": Stage.EXTRACT, "error": FailureClass.INVALID_INPUT, "next": NextStep.REFUSED}
+    one_token = failure("q-2", check=CaptureCheck.NOTHING_TO_LEARN, message="its answer has one token", **refused)
+    write(app.source.fold.run.dataset(NAME).failures, [one_token])
+    async with app.run_test(size=(120, 36)) as pilot:
+        await settled(pilot)
+        text = await press(pilot, "end", "a")
+        assert "1 left out" in text
+        assert "nothing to try again: no token of it would be learnt from" in text
+    assert app.asked == []
 
 
 async def test_read_only_offers_no_retry(opened: Opener) -> None:

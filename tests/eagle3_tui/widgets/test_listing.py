@@ -72,6 +72,18 @@ async def test_only_what_is_in_sight_is_drawn() -> None:
     assert "name 99999" in lines[-1]
 
 
+async def test_the_place_in_the_list_leaves_titles_whole_or_out() -> None:
+    app = ListApp(Counted())
+    async with app.run_test(size=(40, 11)):
+        app.listing.put(many(100_000), 0.0)
+        for last, titles in ((10, "no name more"), (1_000, "no name"), (100_000, "no name")):
+            app.listing.go_to(last - 1)
+            title = app.listing.render_line(0).text
+            assert title.split()[:-1] == titles.split()
+            assert title.endswith(f"{last - 9:,}-{last:,}/100,000{LOOK.signs.more}")
+            assert cell_width(title) == 40
+
+
 async def test_a_changed_item_is_one_region() -> None:
     app = ListApp(Counted())
     async with app.run_test(size=(40, 11)):

@@ -219,7 +219,7 @@ def test_a_server_that_warms_up_is_waited_for_and_no_emergency() -> None:
 def test_when_a_server_answered_last() -> None:
     def told(**over: Any) -> list[str]:
         facts = server_facts(
-            ServerDetail("http://a", server(**over), True, {}, (), (), (), ()),
+            ServerDetail("http://a", server(**over), server(**over), True, {}, (), (), (), ()),
             ServersDetail((), {}, None, None, ()), NOW, LOOK, 300.0,
         )  # fmt: skip
         return [text for fact in facts if fact.label == "answers" for text, _ in fact.parts]

@@ -32,6 +32,7 @@ from tests.eagle3_tui.samples import (
     storing,
     totals,
 )
+from tests.eagle3_tui.scenes import daemon_gone
 
 LOOK = look_for(Capabilities())
 DAY = 86_400.0
@@ -62,6 +63,9 @@ def test_elapsed_is_where_there_is_room(width: int, line: int) -> None:
 
 def test_the_state_names_what_is_missing() -> None:
     assert "■ stopped: no daemon" in header(View(stopped()))[0]
+    gone = header(View(daemon_gone()), 40)
+    assert "■ stopped: daemon gone" in gone[0]
+    assert "no word since 21:06:40" in gone[3]
     down = running(state=RunState.STALLED, servers=[server(state="down")])
     assert "▲ stalled: server down" in header(View(down))[0]
     down.servers.append(server(30001, state="refused"))

@@ -218,6 +218,24 @@ async def test_asks_no_more_often_than_something_can_have_changed() -> None:
         assert len(ask.questions) == 1
 
 
+@pytest.mark.parametrize(
+    ("replays", "seconds", "asks"),
+    [(False, 5.0, 1), (False, -5.0, 1), (False, 7.0, 2), (False, -7.0, 2), (True, 0.0, 2)],
+    ids=["on", "back", "far on", "far back", "source"],
+)
+async def test_a_jump_in_time_or_another_source_is_asked_for_at_once(replays: bool, seconds: float, asks: int) -> None:
+    ask = Asked()
+    async with Shown(ask).run_test(size=(60, 8)) as pilot:
+        assert isinstance(pilot.app, Shown)
+        plot = pilot.app.plot
+        plot.show(View(running()))
+        await pilot.pause()
+        assert made(52).step_s == pytest.approx(600 / 104)
+        plot.show(View(running(at=NOW + seconds), replays=replays))
+        await pilot.pause()
+        assert len(ask.questions) == asks
+
+
 async def test_goes_on_asking_while_older_telemetry_is_read() -> None:
     ask = Asked(reading=True)
     async with Shown(ask).run_test(size=(100, 8)) as pilot:
