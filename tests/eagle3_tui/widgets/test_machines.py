@@ -220,7 +220,7 @@ def test_when_a_server_answered_last() -> None:
     def told(**over: Any) -> list[str]:
         facts = server_facts(
             ServerDetail("http://a", server(**over), server(**over), True, {}, (), (), (), ()),
-            ServersDetail((), {}, None, None, ()), NOW, LOOK, 300.0,
+            ServersDetail((), NOW, {}, None, None, ()), NOW, LOOK, 300.0,
         )  # fmt: skip
         return [text for fact in facts if fact.label == "answers" for text, _ in fact.parts]
 
