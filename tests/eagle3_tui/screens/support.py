@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from textual.pilot import Pilot
@@ -13,11 +14,18 @@ from eagle3_tui.feed.state import View
 from eagle3_tui.screens.main import MainScreen
 from eagle3_tui.widgets.canvas import Canvas
 from eagle3_tui.widgets.line import strip
+from tests.eagle3_tui.waiting import LONGEST_S
 
 
 async def until(pilot: Pilot[int], true: Callable[[], bool]) -> None:
-    """Let the app run until something holds; the test's own time limit ends a wait for what never comes."""
+    """Let the app run until something holds.
+
+    Raises:
+        AssertionError: It does not.
+    """
+    begun = time.monotonic()
     while not true():
+        assert time.monotonic() - begun < LONGEST_S, "what is waited for does not come"
         await pilot.pause()
 
 
