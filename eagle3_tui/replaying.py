@@ -147,6 +147,8 @@ class Replaying:
 
     def place(self) -> None:
         """Put the line on the open screen, or take it away."""
+        if not self._app.screen_stack:
+            return  # it is being left, and the clock of the replay ticks yet
         screen = self._app.screen
         if not isinstance(screen, Page) or not screen.is_mounted:
             return

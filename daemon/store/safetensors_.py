@@ -12,7 +12,7 @@ from typing import Final
 
 from contracts.records import StoredSample
 from daemon.store.layout import Identity, Loaded, Placed
-from daemon.store.naming import file_stem
+from daemon.store.naming import file_stem, is_file_stem
 from daemon.store.norm_file import NORM_FILE
 from daemon.store.reading import file_of, find_strays
 from daemon.store.safetensors_samples import SampleDocument, identify_document, load_document
@@ -75,4 +75,4 @@ class SafetensorsLayout:
 def _is_sample(path: Path) -> bool:
     if len(path.parts) != 1 or path.name == NORM_FILE:
         return False
-    return path.suffix == ".safetensors" or is_shard(path.name)
+    return (path.suffix == ".safetensors" and is_file_stem(path.stem)) or is_shard(path.name)

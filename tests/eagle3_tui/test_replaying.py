@@ -139,6 +139,16 @@ async def test_the_line_is_never_ahead_of_the_screens(run: Path) -> None:
         await reaches(pilot, app, "REPLAY 06:11:00", "11/200")
 
 
+async def test_a_tick_while_the_screen_is_being_left_is_no_fault(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = app_of(run, Wall(), speed=60.0)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await reaches(pilot, app, "REPLAY 06:00:00", "0/200")
+        with monkeypatch.context() as patched:
+            patched.setattr(type(app), "_screen_stack", [])
+            patched.setattr(type(app), "screen_stack", [])
+            app.replaying.tick()
+
+
 async def test_a_replay_that_has_ended_does_not_play(run: Path) -> None:
     wall = Wall()
     app = app_of(run, wall, speed=60.0)

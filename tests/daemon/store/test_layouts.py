@@ -234,11 +234,12 @@ def test_killed_before_the_record_leaves_a_stray(name: str, tmp_path: Path, monk
 def test_only_what_a_trainer_would_read_is_a_stray(name: str, tmp_path: Path) -> None:
     layout = make_layout(name, tmp_path)
     record = place(layout, make_sample("a", norm=layout.norm))
-    for file in ("README.md", "norm.safetensors", "eagle3-store.json", "token_freq.npy", "cache-1.arrow"):
+    others = ["README.md", "norm.safetensors", "eagle3-store.json", "token_freq.npy", "cache-1.arrow"]
+    for file in others + (["model.safetensors"] if name == "safetensors" else []):
         (tmp_path / file).write_bytes(b"x")
     assert layout.strays([record]) == []
     odd = {
-        "safetensors": ["b.safetensors", "shard-9.e3s"],
+        "safetensors": [f"b-{32 * '0'}.safetensors", "shard-9.e3s"],
         "specforge": ["deep/er/x.ckpt", "y.ckpt.gz"],
         "speculators": ["hidden_states/hs_9.safetensors", "hidden_states/hs_x.safetensors"],
         "modelopt": ["deep/b.pt", "z.pt"],

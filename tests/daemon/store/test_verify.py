@@ -271,7 +271,7 @@ def test_files_of_others_are_named_and_left_alone(tmp_path: Path, layout: str) -
     """A trainer may read what lies there, and it has no name that a sample of ours can have."""
     run = make_stored_run(tmp_path, layout)
     folder = RunDir(run).store("B1")
-    name = "foo.ckpt" if layout in ("safetensors", "modelopt") else "foo.pt"
+    name = {"safetensors": "foo.safetensors", "modelopt": "foo.ckpt"}.get(layout, "foo.pt")
     for other in (name, f"mine/{name}", "notes.txt"):
         (folder / other).parent.mkdir(exist_ok=True)
         (folder / other).write_bytes(b"x")
