@@ -51,6 +51,11 @@ class Opened:
     def _changed(self, slot: ServerSlot, before: str) -> None:
         self.news.append((before, slot.state))
 
+    def course(self) -> list[str]:
+        """The states one after the other, but for ``unready``: a probe may fall into the moment of a server's start."""
+        states = [state for _, state in self.news if state != "unready"]
+        return [state for place, state in enumerate(states) if not place or state != states[place - 1]]
+
     async def __aenter__(self) -> ServerPool:
         await self.pool.open()
         return self.pool
@@ -99,7 +104,7 @@ async def test_a_server_that_goes_some_seconds_after_its_connections_died(
         await until(lambda: slot.state == "ok")
         assert await pool.died(slot, 0, refused=False) is True, "what was sent in its first life is lost with it"
         assert await pool.died(slot, 1, refused=False) is False
-    assert opened.news == [("untried", "ok"), ("ok", "down"), ("down", "ok")]
+    assert opened.course() == ["ok", "down", "ok"]
 
 
 async def test_many_lost_connections_ask_little(server: ScriptedSglang, tmp_path: Path) -> None:
@@ -184,7 +189,7 @@ async def test_health_is_asked_once_in_each_life(server: ScriptedSglang, tmp_pat
         await until(lambda: slot.state == "starting")
         server.health = 200
         await until(lambda: slot.state == "ok")
-    assert opened.news == [("untried", "ok"), ("ok", "down"), ("down", "starting"), ("starting", "ok")]
+    assert opened.course() == ["ok", "down", "starting", "ok"]
 
 
 async def test_a_server_that_computes_otherwise_than_another_is_noted(server: ScriptedSglang, tmp_path: Path) -> None:
