@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import weakref
 from pathlib import Path
 
@@ -66,7 +65,7 @@ class RunPlace:
             return f"the run folder {self.path} was deleted: nothing can be written any more, its daemon ends"
         now_at = self._now_at()
         what = "moved or deleted" if now_at is None else f"moved to {now_at}"
-        new_path = "NEWPATH" if now_at is None else shlex.quote(str(now_at))
+        new_path = "NEWPATH" if now_at is None else RunDir(now_at).quoted
         return (
             f"the run folder {self.path} was {what}: move it back, it goes on by itself; "
             f"or stop with: eagle3 stop {new_path}"

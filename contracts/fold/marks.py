@@ -31,11 +31,6 @@ class Mark(msgspec.Struct, frozen=True):
     """In a few words. From events: not fit for a terminal as it is."""
 
 
-def mark_text(event: Event) -> str:
-    """Return what an event says, with the data set that it is about where its words do not name it."""
-    return with_dataset(event.dataset, event.message)
-
-
 class Marks:
     """The newest marks of a run, in the order of the events."""
 
@@ -52,4 +47,4 @@ class Marks:
 
     def alerted(self, event: Event) -> None:
         """Mark an alert."""
-        self.last.append(Mark(event.at, MarkKind.ALERT, mark_text(event)))
+        self.last.append(Mark(event.at, MarkKind.ALERT, with_dataset(event.dataset, event.message)))

@@ -13,7 +13,7 @@ import msgspec
 
 from contracts.fold.events import ALERT_OF, ALERT_RAISED, PAUSED, RESUMED, STARTED, STOPPED
 from contracts.fold.lines import decoded_lines
-from contracts.fold.marks import Mark, MarkKind, mark_text
+from contracts.fold.marks import Mark, MarkKind
 from contracts.fold.places import Places
 from contracts.fold.run import RunFold
 from contracts.journal.stale import retry_stale
@@ -23,6 +23,7 @@ from contracts.records import Event, Severity
 from contracts.replay.past import Past
 from contracts.replay.places import first_stamp, last_stamp
 from contracts.run_dir import FAILURES, HIDDEN_STATES, RESPONSES, RunDir
+from contracts.wording import with_dataset
 
 KEPT: Final = 5000
 """Moments of note, the newest."""
@@ -81,7 +82,7 @@ class Course:
             return
         if not self.notes or event.at > self.notes[-1]:
             self.notes.append(event.at)
-        text = mark_text(event)
+        text = with_dataset(event.dataset, event.message)
         if event.kind == STARTED:
             pid = event.data.get("pid")
             if self.sessions:

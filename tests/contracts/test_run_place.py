@@ -5,17 +5,12 @@ from pathlib import Path
 import pytest
 
 from contracts.run_place import RunAwayError, RunPlace
+from tests.support.records import bare_run
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    return _made(tmp_path / "my run")
-
-
-def _made(path: Path) -> Path:
-    path.mkdir()
-    (path / "run.toml").write_text("")
-    return path
+    return bare_run(tmp_path / "my run")
 
 
 def test_a_folder_that_is_there_under_any_name_is_no_trouble(run: Path) -> None:
@@ -45,7 +40,7 @@ def test_a_moved_folder_is_named_with_where_it_is_and_is_well_once_it_is_back(ru
 def test_another_run_at_the_path_is_not_this_one(run: Path) -> None:
     place = RunPlace(run)
     run.rename(run.with_name("old"))
-    _made(run)
+    bare_run(run)
     assert "was moved to" in str(place.trouble())
     assert not place.is_deleted
 
@@ -56,5 +51,5 @@ def test_a_deleted_folder_is_known_as_that_whatever_is_at_its_path_then(run: Pat
     assert "Put them back" in str(place.trouble())
     run.rmdir()
     assert place.is_deleted and "was deleted" in str(place.trouble())
-    _made(run)
+    bare_run(run)
     assert place.is_deleted and "was deleted" in str(place.trouble())

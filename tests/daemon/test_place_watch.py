@@ -10,6 +10,7 @@ from contracts.run_place import RunPlace
 from daemon.condition import JOURNALS, Condition
 from daemon.events import EventLog
 from daemon.place_watch import PlaceWatch
+from tests.support.records import bare_run
 
 
 class Scene:
@@ -28,10 +29,7 @@ class Scene:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "run.toml").write_text("")
-    return run
+    return bare_run(tmp_path / "run")
 
 
 def test_it_pauses_while_the_folder_is_away_and_no_store_is_blamed(run: Path) -> None:

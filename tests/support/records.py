@@ -86,6 +86,13 @@ def write(path: Path, records: Iterable[msgspec.Struct | bytes]) -> None:
             file.write(record if isinstance(record, bytes) else encode_line(record))
 
 
+def bare_run(folder: Path) -> Path:
+    """Make a folder that is a run by its run.toml, and holds nothing."""
+    folder.mkdir()
+    RunDir(folder).config.touch()
+    return folder
+
+
 def make_run(folder: Path, *, datasets: Iterable[str] = ("d",), extra: str = "", prompts: int = 10) -> RunDir:
     """Make a run directory with prompts ``<dataset>-0`` and so on.
 

@@ -7,16 +7,14 @@ import pytest
 
 from contracts.journal.append import Journal
 from contracts.run_place import RunAwayError, RunPlace
+from tests.support.records import bare_run
 
 LINE, SECOND = b'{"a":1}\n', b'{"a":2}\n'
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "run.toml").write_text("")
-    return run
+    return bare_run(tmp_path / "run")
 
 
 def file(run: Path) -> Path:
@@ -42,8 +40,7 @@ def test_nothing_is_made_until_it_is_back(run: Path) -> None:
 def test_another_run_at_the_path_gets_nothing(run: Path) -> None:
     journal = Journal(file(run), place=RunPlace(run))
     run.rename(run.with_name("moved"))
-    run.mkdir()
-    (run / "run.toml").write_text("")
+    bare_run(run)
     file(run).parent.mkdir(parents=True)
     file(run).write_bytes(b'{"torn')
     with pytest.raises(RunAwayError):

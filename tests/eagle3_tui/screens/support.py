@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from textual.pilot import Pilot
@@ -14,7 +13,7 @@ from eagle3_tui.feed.state import View
 from eagle3_tui.screens.main import MainScreen
 from eagle3_tui.widgets.canvas import Canvas
 from eagle3_tui.widgets.line import strip
-from tests.eagle3_tui.waiting import LONGEST_S
+from tests.eagle3_tui.waiting import eventually
 
 
 async def until(pilot: Pilot[int], true: Callable[[], bool]) -> None:
@@ -23,10 +22,7 @@ async def until(pilot: Pilot[int], true: Callable[[], bool]) -> None:
     Raises:
         AssertionError: It does not.
     """
-    begun = time.monotonic()
-    while not true():
-        assert time.monotonic() - begun < LONGEST_S, "what is waited for does not come"
-        await pilot.pause()
+    await eventually(true, pilot.pause)
 
 
 async def shown(pilot: Pilot[int]) -> None:
