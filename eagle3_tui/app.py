@@ -396,7 +396,12 @@ def run_app(
         recording=partial(ReplaySource, path),
         replay_speed=replay_speed,
     )
-    app.run(mouse=mouse)
+    try:
+        app.run(mouse=mouse)
+    finally:
+        # The terminal may be gone at any moment, and take what Textual does at the end with it.
+        if isinstance(app._driver, PatientDriver):
+            app._driver.release()
     # Else the interpreter looks through everything once more before it drops it: longer than all the rest of leaving.
     gc.freeze()
     drop_output_to_nowhere((sys.stdout, sys.stderr))

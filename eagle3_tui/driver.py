@@ -46,6 +46,10 @@ class PatientDriver(LinuxDriver):
         self._told_to_end = _WakingEvent()
         self.exit_event = self._told_to_end
 
+    def release(self) -> None:
+        """Let the input thread end, however the app did: it would wait for keys, and keep the process, for ever."""
+        self._told_to_end.set()
+
     def run_input_thread(self) -> None:
         """Read keys, mouse and answers of the terminal, and hand them on; see `LinuxDriver.run_input_thread`."""
         parser = XTermParser(self._debug)

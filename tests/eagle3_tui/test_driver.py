@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
 from textual.events import Key
 from textual.message import Message
 
+from eagle3_tui.app import Eagle3App, run_app
 from eagle3_tui.driver import PatientDriver, _WakingEvent
+from tests.support.records import make_run
 
 WAIT_S = 20.0
 
@@ -81,3 +84,20 @@ def test_it_ends_after_the_input_has(keyboard: tuple[Listening, int]) -> None:
     os.write(typed, b"q")
     os.close(typed)
     assert driver.key() == "q"
+
+
+def test_however_the_app_ends_its_input_does_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal that closes can take with it what Textual does at the end."""
+    driver = Listening(os.pipe()[0])
+
+    def run(app: Eagle3App, **_: object) -> None:
+        app._driver = driver
+        driver.thread.start()
+        raise OSError("the terminal is gone")
+
+    monkeypatch.setattr("eagle3_tui.app.refusal", lambda _: None)
+    monkeypatch.setattr(Eagle3App, "run", run)
+    with pytest.raises(OSError, match="is gone"):
+        run_app(make_run(tmp_path / "run").path)
+    driver.thread.join(WAIT_S)
+    assert not driver.thread.is_alive()
