@@ -314,7 +314,7 @@ class ResponseFold(msgspec.Struct):
         self.finish_reasons[reason] = self.finish_reasons.get(reason, 0) + count
 
 
-_KINDS: Final = bytes(1 if byte == ord(",") else 0 if byte in b"0123456789 " else 0xFF for byte in range(256))
+_KINDS: Final = bytes(1 if byte == ord(",") else 0 if byte in b"0123456789" else 0xFF for byte in range(256))
 """Of every byte: part of an id, a comma, or anything else."""
 _ADLER: Final = 65_520
 """Below it the lower half of an Adler-32 is the sum of all bytes, and one more."""
@@ -322,12 +322,14 @@ _ADLER: Final = 65_520
 
 def _count_ids(ids: bytearray) -> int | None:
     """Return how many ids these are, or None when it is anything but ids and commas."""
+    if b" " in ids:
+        ids = ids.replace(b", ", b",").strip()  # a blank elsewhere is not between two ids, but within one
     kinds = ids.translate(_KINDS)
     if 0xFF in kinds:
         return None
     # Nothing else at hand adds bytes up as quickly: `bytes.count` takes three times as long where there are so many.
     commas = (zlib.adler32(kinds) & 0xFFFF) - 1 if len(kinds) < _ADLER else kinds.count(1)
-    return commas + 1 if commas or ids.strip() else 0
+    return commas + 1 if ids else 0
 
 
 def _new_reason(reason: str, reasons: dict[str, int]) -> bool:

@@ -454,6 +454,19 @@ def test_of_two_lists_of_ids_in_a_line_the_last_counts_as_in_any_json(second: by
     assert quick.contradictions.count == (0 if b"[1]" in second else 1)
 
 
+@pytest.mark.parametrize(
+    "ids", ["[4,5 6,7]", "[4, 5 6, 7]", "[4, 5, 6 , 7]", "[ 4, 5, 6]", "[4, 5, 6 ]", "[4,, 5, 6]", "[ ]"]
+)
+def test_a_blank_that_does_not_stand_between_two_ids_is_looked_at_closely(ids: str) -> None:
+    """A digit that became a blank leaves as many commas as before."""
+    line = written(ours(1, random.Random(1), tokens=3)).decode()
+    begin = line.index("[", line.index("output_ids"))
+    content = (line[:begin] + ids + line[line.index("]", begin) + 1 :] + "\n").encode()
+    expected, quick = fold_of(content, bulk=False), fold_of(content, bulk=None)
+    assert summary(quick) == summary(expected)
+    assert quick.contradictions == expected.contradictions
+
+
 @settings(max_examples=200, deadline=None, phases=NO_SHRINKING)
 @given(content=contents(anywhere=True), data=st.data())
 def test_what_comes_in_live_is_read_as_exactly_as_line_by_line(content: bytes, data: st.DataObject) -> None:
